@@ -1,0 +1,74 @@
+package leasecache
+
+import (
+	"encoding/json"
+	"fmt"
+	"unsafe"
+)
+
+// Codec turns values into bytes and back. It must be safe for concurrent use.
+//
+// JSON is the default, so that any client can read a value with a GET. A cache
+// of strings or of byte slices stores them as they are unless a codec is given.
+type Codec interface {
+	// Marshal returns v as bytes. They are copied before Marshal is called again
+	// with another value.
+	Marshal(v any) ([]byte, error)
+	// Unmarshal sets what v points at from data. It must not change data, nor
+	// keep it after it has returned.
+	Unmarshal(data []byte, v any) error
+}
+
+// JSON is the default codec: package encoding/json.
+var JSON Codec = jsonCodec{}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+
+// coder is a codec bound to the type of a cache's values. Payloads are strings
+// because that is what drivers take and return.
+type coder[V any] struct {
+	encode func(v V) (string, error)
+	decode func(payload string) (V, error)
+}
+
+func newCoder[V any](codec Codec) coder[V] {
+	if codec == nil {
+		switch c := any(coder[string]{
+			encode: func(v string) (string, error) { return v, nil },
+			decode: func(payload string) (string, error) { return payload, nil },
+		}).(type) {
+		case coder[V]:
+			return c
+		}
+		switch c := any(coder[[]byte]{
+			// Copies: the caller may change its bytes while a client still has
+			// them queued, and each reader may change the ones that it got.
+			encode: func(v []byte) (string, error) { return string(v), nil },
+			decode: func(payload string) ([]byte, error) { return []byte(payload), nil },
+		}).(type) {
+		case coder[V]:
+			return c
+		}
+		codec = JSON
+	}
+	return coder[V]{
+		encode: func(v V) (string, error) {
+			data, err := codec.Marshal(v)
+			if err != nil {
+				return "", err
+			}
+			return string(data), nil
+		},
+		decode: func(payload string) (v V, err error) {
+			// A codec may read the string's bytes in place: it promises to
+			// neither change nor keep them.
+			if err := codec.Unmarshal(unsafe.Slice(unsafe.StringData(payload), len(payload)), &v); err != nil {
+				return v, fmt.Errorf("leasecache: decode %d bytes as %T: %w", len(payload), v, err)
+			}
+			return v, nil
+		},
+	}
+}

@@ -1,0 +1,109 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+// ErrNotSent is wrapped by a driver's error to signal that the command
+// certainly did not reach the server: the context was done before the call, no
+// connection could be had, the client was closed.
+//
+// To prevent a promise from being broken, ErrNotSent must NOT be wrapped if
+// there is a possibility that the server has run the command, or will. Even if
+// the connection broke, an error after the first byte was written is not
+// ErrNotSent: replies get lost on their way back, and a request may lie in a
+// buffer for longer than its caller waits.
+//
+// Errors are checked using [errors.Is]. [NotSent] wraps it.
+var ErrNotSent = errors.New("leasecache/driver: not sent")
+
+// NotSent returns an error that wraps both [ErrNotSent] and err.
+func NotSent(err error) error {
+	return &notSent{err}
+}
+
+type notSent struct{ err error }
+
+func (e *notSent) Error() string   { return "not sent: " + e.err.Error() }
+func (e *notSent) Unwrap() []error { return []error{ErrNotSent, e.err} }
+
+// ServerError is an error that the server replied with.
+type ServerError struct {
+	// Code is the first word of the reply, such as "ERR", "NOSCRIPT" or
+	// "WRONGTYPE".
+	Code string
+	// Message is the rest.
+	Message string
+
+	err error
+}
+
+// ParseServerError sorts the text of an error reply into code and message. A
+// text without a code word (clients strip "ERR ") has the code ERR. client is
+// the client's own error, which stays reachable by [errors.As]; it may be nil.
+func ParseServerError(text string, client error) *ServerError {
+	text = strings.TrimPrefix(text, "-")
+	code, message, _ := strings.Cut(text, " ")
+	if !isCode(code) {
+		code, message = "ERR", text
+	}
+	return &ServerError{Code: code, Message: message, err: client}
+}
+
+// isCode reports whether s looks like the code of an error reply: capital
+// letters, then capitals, digits, underscores or dashes.
+func isCode(s string) bool {
+	for i, c := range []byte(s) {
+		upper := c >= 'A' && c <= 'Z'
+		if !upper && (i == 0 || !strings.ContainsRune("0123456789_-", rune(c))) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Error returns the reply as the server sent it.
+func (e *ServerError) Error() string {
+	if e.Message == "" {
+		return e.Code
+	}
+	return e.Code + " " + e.Message
+}
+
+// Unwrap returns the client's own error, which may be nil.
+func (e *ServerError) Unwrap() error { return e.err }
+
+// CallError returns err, the error of a call that may have been sent, so that
+// it satisfies errors.Is with ctx's error when ctx's end is what ended the
+// call. Clients report a passed deadline in several ways, most of which are not
+// [context.DeadlineExceeded].
+func CallError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	cause := ctx.Err()
+	if cause == nil && isTimeout(err) {
+		// The client's timer may run ahead of the context's own by a moment.
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= time.Millisecond {
+			cause = context.DeadlineExceeded
+		}
+	}
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
+}
+
+func isTimeout(err error) bool {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

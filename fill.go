@@ -1,0 +1,216 @@
+package leasecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasecache/leasecache/internal/protocol"
+)
+
+// lead loads the value under the lease that r brought, and fills.
+func (f *flight[V]) lead(r protocol.ReadReply) {
+	c := f.c
+	stale, staleErr := outcome[V]{}, errors.New("none")
+	if r.HasStale {
+		stale, staleErr = f.staleOutcome(r)
+	}
+	if c.work.closed.Load() { // no new loads
+		f.abandon(true, r.Lease)
+		f.end(everyone, outcome[V]{err: ErrClosed})
+		return
+	}
+	f.shard.mu.Lock()
+	leader := f.first()
+	if leader == nil { // all have left while the lease was on its way
+		f.detach()
+		f.shard.mu.Unlock()
+		f.abandon(true, r.Lease)
+		return
+	}
+	f.step = f.shard.next()
+	f.leased = true
+	var spared []*waiter[V]
+	if staleErr == nil {
+		spared = f.take(func(w *waiter[V]) bool { return w != leader })
+	}
+	f.shard.mu.Unlock()
+	c.stats.staleServed.Add(uint64(len(spared)))
+	deliverDecoded(spared, stale)
+
+	l := f.startLoad(leader, nil)
+	ev := LoadEvent{Key: f.key, Leased: true, Refresh: f.kind == refreshFlight, Began: l.began}
+	f.awaitLoad(l, leader)
+	ev.Loaded = time.Now()
+	o := f.loaded(l)
+	p := f.prepare(l, &o)
+	if !p.store {
+		c.release(f.key, f.keys, r.Lease)
+		f.finish(f.before, leader, o, p.encoded)
+		ev.Err, ev.Outcome = o.err, LoadFailed
+		if o.err == nil || o.notFound {
+			ev.Outcome = LoadNotStored
+		}
+		f.report(ev)
+		return
+	}
+
+	// Who came until here may take the value if the fill is accepted. From here
+	// on nobody may join: the fill may be done before its reply arrives, and an
+	// invalidation may come between.
+	f.shard.mu.Lock()
+	f.detach()
+	f.shard.mu.Unlock()
+
+	o.sent = time.Now()
+	ev.FillSent = o.sent
+	did, ttl, err := c.fill(context.WithoutCancel(leader.ctx), f.key, f.keys, r.Lease, p)
+	o.ttl = ttl
+	cached := everyone[V]
+	if f.kind == refreshFlight {
+		cached = f.before // Refresh asks for a load that begins after it
+	}
+	switch {
+	case err != nil:
+		c.stats.failed(ErrorFill)
+		c.release(f.key, f.keys, r.Lease)
+		o.uncached = ServerDown
+		if !isUnavailable(err) {
+			o.uncached = Refused
+		}
+		ev.Outcome, ev.Err = LoadFillFailed, err
+		f.finish(f.before, leader, o, p.encoded)
+	case did == protocol.Accepted:
+		c.stats.fillsAccepted.Add(1)
+		ev.Outcome = LoadAccepted
+		f.finish(cached, leader, o, p.encoded)
+	case did == protocol.Present:
+		// Not this load's doing, but as good as a read that was sent when the
+		// fill was: everyone here came before that.
+		c.stats.fillsPresent.Add(1)
+		ev.Outcome = LoadPresent
+		f.finish(cached, leader, o, p.encoded)
+	default:
+		c.stats.fillsRejected.Add(1)
+		ev.Outcome = LoadRejected
+		f.lost(leader, o, p.encoded)
+	}
+	f.report(ev)
+}
+
+// fillable is what a load wants cached.
+type fillable struct {
+	store   bool
+	encoded bool // the outcome holds the payload
+	stored  string
+	ttl     time.Duration
+}
+
+// prepare turns the outcome of a load into what is cached. It notes in o why
+// there is nothing to cache.
+func (f *flight[V]) prepare(l *load[V], o *outcome[V]) (p fillable) {
+	c := f.c
+	if o.err != nil && !o.notFound {
+		return p
+	}
+	l.decided.mu.Lock()
+	doNotStore, ttl, ttlSet := l.decided.doNotStore, l.decided.ttl, l.decided.ttlSet
+	l.decided.mu.Unlock()
+	if doNotStore {
+		o.uncached = NotStored
+		return p
+	}
+	switch {
+	case ttlSet && ttl < time.Millisecond:
+		c.stats.failed(ErrorTTL)
+		err := fmt.Errorf("%w: the loader of %s chose %v: it must be at least 1ms; use DoNotStore for a value that must not be cached",
+			ErrTTL, protocol.Quote(f.key), ttl)
+		*o = outcome[V]{err: err}
+		return p
+	case ttlSet:
+		p.ttl = ttl
+	case o.notFound:
+		p.ttl = c.opts.NotFoundTTL
+	default:
+		p.ttl = c.opts.TTL
+	}
+	p.ttl = jitter(p.ttl, c.opts.Jitter)
+	if o.notFound {
+		p.store, p.stored = true, protocol.NotFound()
+		return p
+	}
+	payload, err := c.coder.encode(o.value)
+	if err != nil {
+		c.stats.failed(ErrorEncode)
+		o.uncached = EncodeFailed
+		return p
+	}
+	o.payload, p.encoded = payload, true
+	p.stored = protocol.WrapValue(payload)
+	if len(p.stored) > c.opts.MaxValueSize {
+		c.stats.failed(ErrorTooLarge)
+		o.uncached = TooLarge
+		return p
+	}
+	p.store = true
+	return p
+}
+
+// jitter shortens ttl by a random part of it up to fraction, but not below the
+// millisecond that a server can count.
+func jitter(ttl time.Duration, fraction float64) time.Duration {
+	if fraction == 0 {
+		return ttl
+	}
+	return max(ttl-time.Duration(rand.Float64()*fraction*float64(ttl)), time.Millisecond)
+}
+
+// fill runs the fill script.
+func (c *Cache[V]) fill(ctx context.Context, key string, keys protocol.Keys, lease protocol.Lease, p fillable) (protocol.Outcome, time.Duration, error) {
+	reply, err := c.store.call(ctx, key, protocol.FillCall(keys, lease, p.stored, p.ttl))
+	if err != nil {
+		return protocol.Rejected, 0, err
+	}
+	did, ttl, err := protocol.ParseFill(reply)
+	if err != nil {
+		return did, 0, &stepError{step: "fill", key: key, err: err, unknown: true}
+	}
+	return did, ttl, nil
+}
+
+// finish ends a load: those that ok selects get its outcome, the others move on
+// to the next flight.
+func (f *flight[V]) finish(ok func(*waiter[V]) bool, leader *waiter[V], o outcome[V], encoded bool) {
+	f.shard.mu.Lock()
+	f.detach()
+	taken := f.take(ok)
+	rest := f.take(everyone)
+	if e := f.shard.entries[f.key]; e != nil {
+		for _, other := range e.flights {
+			if other != nil {
+				other.nudge() // the lease that it may wait for is gone
+			}
+		}
+	}
+	f.shard.mu.Unlock()
+	f.deliverLoad(taken, leader, o, encoded)
+	f.c.rejoin(f.kind, rest)
+}
+
+// lost ends a load whose fill was rejected.
+func (f *flight[V]) lost(leader *waiter[V], o outcome[V], encoded bool) {
+	switch f.c.opts.OnLeaseLost {
+	case LostFail:
+		f.finish(f.before, leader, outcome[V]{err: ErrLeaseLost}, false)
+	case LostReread:
+		f.finish(func(w *waiter[V]) bool {
+			w.rereads++
+			return f.before(w) && w.rereads > maxRereads
+		}, leader, outcome[V]{err: ErrLeaseLost}, false)
+	default:
+		o.uncached = LeaseLost
+		f.finish(f.before, leader, o, encoded)
+	}
+}

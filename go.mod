@@ -1,0 +1,3 @@
+module github.com/leasecache/leasecache
+
+go 1.26.0

@@ -1,0 +1,218 @@
+package leasecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Load is what a loader may decide beside the value. It is safe for concurrent
+// use. All its methods do nothing on a nil *Load, so that a function which is
+// sometimes called outside of a cache need not care.
+type Load struct {
+	mu         sync.Mutex
+	ttl        time.Duration
+	ttlSet     bool
+	doNotStore bool
+}
+
+type loadKey struct{}
+
+// LoadFrom returns the Load of the loader that ctx was given to, or nil. It is
+// how a loader that decides more than the value reaches it, from however deep:
+//
+//	func(ctx context.Context) (Token, error) {
+//		t, err := issuer.Token(ctx)
+//		leasecache.LoadFrom(ctx).SetTTL(time.Until(t.Expiry))
+//		return t, err
+//	}
+func LoadFrom(ctx context.Context) *Load {
+	l, _ := ctx.Value(loadKey{}).(*Load)
+	return l
+}
+
+// SetTTL sets for how long this value, or this [ErrNotFound], is cached, instead
+// of [Options.TTL] or [Options.NotFoundTTL]. It is cut to whole milliseconds and
+// shortened by [Options.Jitter]. Below a millisecond the read returns [ErrTTL];
+// use DoNotStore for a value that must not be cached.
+func (l *Load) SetTTL(ttl time.Duration) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ttl, l.ttlSet = ttl, true
+}
+
+// DoNotStore makes the value go to those who wait for it, and not be cached.
+func (l *Load) DoNotStore() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doNotStore = true
+}
+
+// load is one call of a loader. What it returned may be read after done is
+// closed.
+type load[V any] struct {
+	ctx   context.Context
+	began time.Time
+	done  chan struct{}
+
+	decided  Load
+	value    V
+	err      error
+	panicked *PanicError
+	goexit   bool
+}
+
+// startLoad calls w's loader in a goroutine of its own, because it may outlive
+// the caller, and the flight must not wait for one that ignores its context.
+// The reservation, and what free gives back, are held until it has returned.
+func (f *flight[V]) startLoad(w *waiter[V], free func()) *load[V] {
+	c := f.c
+	c.stats.loads.Add(1)
+	l := &load[V]{began: time.Now(), done: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), c.opts.LoadTimeout)
+	stop := context.AfterFunc(c.loadsCtx, cancel)
+	l.ctx = context.WithValue(ctx, loadKey{}, &l.decided)
+	go func() {
+		returned := false
+		defer func() {
+			if !returned {
+				if p := recover(); p != nil {
+					l.panicked = &PanicError{p, debug.Stack()}
+				} else {
+					l.goexit = true
+				}
+			}
+			f.unreserve()
+			if free != nil {
+				free()
+			}
+			close(l.done)
+			// Last, or the end of ctx would look like a passed timeout.
+			stop()
+			cancel()
+		}()
+		l.value, l.err = w.load(l.ctx)
+		returned = true
+	}()
+	return l
+}
+
+// awaitLoad waits until the loader has returned or its time is over. Others who
+// joined the load of leader wait for it until their own bound passes.
+func (f *flight[V]) awaitLoad(l *load[V], leader *waiter[V]) {
+	for {
+		d := f.c.opts.WaitBound // no later than that of anyone who joins from now on
+		if f.leased {
+			f.shard.mu.Lock()
+			for _, w := range f.waiters {
+				if w != leader {
+					d = min(d, time.Until(w.deadline))
+				}
+			}
+			f.shard.mu.Unlock()
+		}
+		t := time.NewTimer(max(d, 0))
+		select {
+		case <-l.done:
+			t.Stop()
+			return
+		case <-l.ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+			if f.leased {
+				f.overdue(leader)
+			}
+		}
+	}
+}
+
+// finished reports whether the loader has returned.
+func (l *load[V]) finished() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// loaded turns what the loader did into an outcome, and counts it.
+func (f *flight[V]) loaded(l *load[V]) outcome[V] {
+	stats := &f.c.stats
+	switch {
+	case !l.finished():
+		if f.c.loadsCtx.Err() != nil {
+			return outcome[V]{err: fmt.Errorf("%w while the load ran: %w", ErrClosed, context.Canceled)}
+		}
+		stats.failed(ErrorLoadTimeout)
+		return outcome[V]{err: ErrLoadTimeout}
+	case l.panicked != nil:
+		stats.failed(ErrorLoaderPanic)
+		return outcome[V]{err: l.panicked, panicked: l.panicked}
+	case l.goexit:
+		stats.failed(ErrorLoaderPanic)
+		return outcome[V]{err: errGoexit, goexit: true}
+	case errors.Is(l.err, ErrNotFound):
+		return outcome[V]{err: l.err, notFound: true, value: l.value}
+	case l.err != nil:
+		stats.failed(ErrorLoader)
+		return outcome[V]{err: l.err}
+	}
+	return outcome[V]{value: l.value}
+}
+
+// leader returns the waiter whose loader runs: the one who waits longest.
+func (f *flight[V]) leader() *waiter[V] {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	return f.first()
+}
+
+func (f *flight[V]) first() *waiter[V] {
+	var first *waiter[V]
+	for _, w := range f.waiters {
+		if first == nil || w.arrived < first.arrived {
+			first = w
+		}
+	}
+	return first
+}
+
+// deliverLoad hands the outcome of leader's load to ws. The leader gets what its
+// loader returned; the others decode a value of their own, so that no caller can
+// change another's, or share it if the codec cannot encode it.
+func (f *flight[V]) deliverLoad(ws []*waiter[V], leader *waiter[V], o outcome[V], encoded bool) {
+	shared := o
+	shared.source, shared.panicked, shared.goexit = Joined, nil, false
+	failed := o.err != nil // nothing to encode
+	if !failed && !encoded && (len(ws) > 1 || len(ws) == 1 && ws[0] != leader) {
+		payload, err := f.c.coder.encode(o.value)
+		shared.payload, encoded = payload, err == nil
+	}
+	if encoded {
+		var none V
+		shared.value = none
+	}
+	shared.decoded = !encoded
+	for _, w := range ws {
+		mine := shared
+		if w == leader {
+			mine = o
+			mine.source, mine.decoded = Loaded, true
+		}
+		if w.reason != "" {
+			mine.uncached = w.reason
+		}
+		w.done <- mine
+	}
+}

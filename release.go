@@ -1,0 +1,24 @@
+package leasecache
+
+import (
+	"context"
+
+	"github.com/leasecache/leasecache/internal/protocol"
+)
+
+// release frees a lease in the background, on a context of its own: whoever
+// waits for it should not have to wait until it runs out, and whoever held it
+// need not wait for its release. Bounded by CallTimeout.
+func (c *Cache[V]) release(key string, keys protocol.Keys, lease protocol.Lease) {
+	c.work.extend()
+	go func() {
+		defer c.work.end()
+		reply, err := c.store.call(context.Background(), key, protocol.ReleaseCall(keys, lease))
+		if err == nil {
+			_, err = protocol.ParseRelease(reply)
+		}
+		if err != nil {
+			c.stats.failed(ErrorRelease)
+		}
+	}()
+}

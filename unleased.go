@@ -1,0 +1,134 @@
+package leasecache
+
+import (
+	"fmt"
+	"time"
+)
+
+// runUnleased is the goroutine of a flight that loads without a lease: because
+// the server is down, or because what it has cached cannot be decoded.
+func (f *flight[V]) runUnleased() {
+	defer f.c.work.end()
+	for f.stay() {
+		f.shard.mu.Lock()
+		if f.shard.entries[f.key].loads >= maxKeyLoads {
+			// The next to join the one of them that ends first would get what was
+			// loaded before he came. He waits for a load of his own.
+			f.shard.mu.Unlock()
+			f.sleep(f.c.opts.WaitBound, false)
+			continue
+		}
+		if !f.admit() {
+			f.detach()
+			ws := f.take(everyone)
+			f.shard.mu.Unlock()
+			f.overloaded(ws)
+			return
+		}
+		f.detach()
+		f.step = f.shard.next()
+		f.shard.mu.Unlock()
+		f.loadUnleased()
+		return
+	}
+}
+
+// overdue sees to waiters whose bound has passed: they load without a lease,
+// together with all others who wait here, except for the one whose loader runs
+// already. Over the limit, those whose bound has passed get ErrOverloaded.
+func (f *flight[V]) overdue(leader *waiter[V]) {
+	now := time.Now()
+	due := func(w *waiter[V]) bool { return w != leader && !w.deadline.After(now) }
+	f.shard.mu.Lock()
+	n := 0
+	for _, w := range f.waiters {
+		if due(w) {
+			n++
+		}
+	}
+	if n == 0 {
+		f.shard.mu.Unlock()
+		return
+	}
+	f.c.stats.waitTimeouts.Add(uint64(n))
+	if f.kind == unleasedFlight || !f.admit() {
+		ws := f.take(due)
+		f.shard.mu.Unlock()
+		f.overloaded(ws)
+		return
+	}
+	u := &flight[V]{c: f.c, shard: f.shard, key: f.key, keys: f.keys, kind: unleasedFlight, wake: make(chan struct{}, 1)}
+	u.waiters = f.take(func(w *waiter[V]) bool { return w != leader })
+	for _, w := range u.waiters {
+		w.flight, w.reason = u, WaitedTooLong
+	}
+	u.step = f.shard.next()
+	f.shard.mu.Unlock()
+	f.c.work.extend()
+	go func() {
+		defer f.c.work.end()
+		u.loadUnleased()
+	}()
+}
+
+// admit takes what a load without a lease needs: a slot of the key, a place of
+// MaxUnleasedLoads, and one of MaxLoads. The shard is locked.
+func (f *flight[V]) admit() bool {
+	c, e := f.c, f.shard.entries[f.key]
+	if e.loads >= maxKeyLoads {
+		return false
+	}
+	select {
+	case c.unleased <- struct{}{}:
+	default:
+		return false
+	}
+	if c.loads != nil {
+		select {
+		case c.loads <- struct{}{}:
+		default:
+			<-c.unleased
+			return false
+		}
+	}
+	e.loads++
+	return true
+}
+
+func (f *flight[V]) overloaded(ws []*waiter[V]) {
+	f.c.stats.overloads.Add(uint64(len(ws)))
+	for _, w := range ws {
+		err := ErrOverloaded
+		if w.cause != nil {
+			err = fmt.Errorf("%w: %w", ErrOverloaded, w.cause)
+		}
+		w.done <- outcome[V]{err: err}
+	}
+}
+
+// loadUnleased runs the load of a flight that admit let in, for those who were
+// there before it began, and nobody else.
+func (f *flight[V]) loadUnleased() {
+	c := f.c
+	leader := f.leader()
+	if leader == nil {
+		<-c.unleased
+		f.unreserve()
+		return
+	}
+	c.stats.unleasedLoads.Add(1)
+	l := f.startLoad(leader, func() { <-c.unleased })
+	ev := LoadEvent{Key: f.key, Began: l.began}
+	f.awaitLoad(l, leader)
+	ev.Loaded = time.Now()
+	o := f.loaded(l)
+	ev.Err, ev.Outcome = o.err, LoadNotStored
+	if o.err != nil && !o.notFound {
+		ev.Outcome = LoadFailed
+	}
+	f.shard.mu.Lock()
+	ws := f.take(everyone)
+	f.shard.mu.Unlock()
+	f.deliverLoad(ws, leader, o, false)
+	f.report(ev)
+}

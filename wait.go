@@ -1,0 +1,284 @@
+package leasecache
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasecache/leasecache/internal/protocol"
+)
+
+// run is the goroutine of a flight that reads or leases: it asks the server,
+// until every waiter has a result or has left.
+func (f *flight[V]) run() {
+	defer f.c.work.end()
+	poll := firstPoll
+	place := false // of MaxLoads, got while asleep
+	for f.stay() {
+		reserved, full := f.reserve(place)
+		wait, ended := f.readOrLease(reserved)
+		if ended {
+			return
+		}
+		place = false
+		if wait == 0 {
+			continue // some came too late for this read: at once the next
+		}
+		// With jitter, so that processes do not poll in step.
+		place = f.sleep(min(wait, poll/2+rand.N(poll/2)), full)
+		poll = min(2*poll, f.c.opts.PollInterval)
+	}
+	if place {
+		<-f.c.loads
+	}
+}
+
+// stay reports whether the flight goes on. When nobody waits or the cache is
+// closed it is detached. Waiters whose bound has passed are seen to.
+func (f *flight[V]) stay() bool {
+	select {
+	case <-f.c.closing:
+		f.end(everyone, outcome[V]{err: ErrClosed})
+		return false
+	default:
+	}
+	f.overdue(nil)
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	if len(f.waiters) == 0 {
+		f.detach()
+		return false
+	}
+	return true
+}
+
+// reserve takes what a load needs before its lease is taken: one of the key's
+// slots and a place of MaxLoads, which the caller may have got already. full is
+// true when it is MaxLoads that was reached.
+func (f *flight[V]) reserve(place bool) (ok, full bool) {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	c, e := f.c, f.shard.entries[f.key]
+	if e.loads >= maxKeyLoads {
+		if place {
+			<-c.loads
+		}
+		return false, false
+	}
+	if c.loads != nil && !place {
+		select {
+		case c.loads <- struct{}{}:
+		default:
+			return false, true
+		}
+	}
+	e.loads++
+	return true, false
+}
+
+// unreserve gives back what reserve took, when no load came of it or when its
+// loader has returned.
+func (f *flight[V]) unreserve() {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	e := f.shard.entries[f.key]
+	e.loads--
+	for _, other := range e.flights {
+		if other != nil {
+			other.nudge()
+		}
+	}
+	f.shard.tidy(f.key, e)
+	if f.c.loads != nil {
+		<-f.c.loads
+	}
+}
+
+// readOrLease asks the server once. With reserved, it takes the lease if it is
+// free, and then leads. It returns how long to wait before asking again at the
+// most, or that the flight has ended.
+func (f *flight[V]) readOrLease(reserved bool) (wait time.Duration, ended bool) {
+	c := f.c
+	var token protocol.Token
+	if reserved {
+		token = protocol.NewToken()
+	}
+	f.shard.mu.Lock()
+	if len(f.waiters) == 0 {
+		f.shard.mu.Unlock()
+		f.abandon(reserved, "")
+		return 0, false
+	}
+	ctx := context.WithoutCancel(f.waiters[0].ctx)
+	f.step = f.shard.next()
+	f.shard.mu.Unlock()
+
+	sent := time.Now()
+	r, err := c.read(ctx, f.key, f.keys, token, protocol.ReadOptions{
+		Lease:   c.opts.Lease,
+		Stale:   c.opts.Stale > 0,
+		Refresh: f.kind == refreshFlight,
+	})
+	if err != nil {
+		c.stats.failed(ErrorRead)
+		f.abandon(reserved, unknownLease(token, err))
+		f.unavailable(err)
+		return 0, true
+	}
+	if r.State == protocol.StateLeased {
+		f.lead(r)
+		return 0, true
+	}
+	f.abandon(reserved, "")
+	switch r.State {
+	case protocol.StateValue:
+		return f.hit(r, sent)
+	case protocol.StateStale:
+		f.serveStale(r)
+	}
+	return f.waitFor(r.Left, reserved), false
+}
+
+// abandon gives back the reservation of a read that got no lease to load under,
+// and releases the lease that it may have.
+func (f *flight[V]) abandon(reserved bool, lease protocol.Lease) {
+	if reserved {
+		f.unreserve()
+	}
+	if lease != "" {
+		f.c.release(f.key, f.keys, lease)
+	}
+}
+
+// unknownLease returns the lease that a failed acquisition may have set.
+func unknownLease(token protocol.Token, err error) protocol.Lease {
+	if se, ok := err.(*stepError); token != "" && ok && se.unknown {
+		return token.Unknown()
+	}
+	return ""
+}
+
+// hit hands out a value that was found. Those who came after the read was sent
+// get the next one.
+func (f *flight[V]) hit(r protocol.ReadReply, sent time.Time) (wait time.Duration, ended bool) {
+	o := outcome[V]{source: Hit, sent: sent, ttl: r.TTL}
+	var err error
+	if o.value, o.notFound, err = f.c.decode(r.Value); err != nil {
+		return f.dropped(r.Value, err)
+	}
+	if !o.notFound {
+		o.payload, _, _ = protocol.Unwrap(r.Value)
+	}
+	f.shard.mu.Lock()
+	ws := f.take(f.before)
+	f.shard.mu.Unlock()
+	deliverDecoded(ws, o)
+	return 0, false
+}
+
+// serveStale hands the stale copy to those who were there before the read.
+func (f *flight[V]) serveStale(r protocol.ReadReply) {
+	o, err := f.staleOutcome(r)
+	if err != nil {
+		return // they wait for the value
+	}
+	f.shard.mu.Lock()
+	ws := f.take(f.before)
+	f.shard.mu.Unlock()
+	f.c.stats.staleServed.Add(uint64(len(ws)))
+	deliverDecoded(ws, o)
+}
+
+func (f *flight[V]) staleOutcome(r protocol.ReadReply) (o outcome[V], err error) {
+	o = outcome[V]{source: Stale, uncached: StaleCopy}
+	if o.value, o.notFound, err = f.c.decode(r.Value); err != nil {
+		return o, err
+	}
+	o.payload, _, err = protocol.Unwrap(r.Value)
+	return o, err
+}
+
+// waitFor marks the waiters as waiting for another process, and returns how
+// long until the lease runs out. Without a reservation the lease would not be
+// taken then, and there is nothing to wake up for.
+func (f *flight[V]) waitFor(left time.Duration, reserved bool) time.Duration {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	for _, w := range f.waiters {
+		if reserved && !w.waited {
+			w.waited = true
+			f.c.stats.waits.Add(1)
+		}
+	}
+	if len(f.waiters) == 0 {
+		return 0
+	}
+	if !reserved || left == 0 {
+		return f.c.opts.PollInterval
+	}
+	return left + time.Millisecond // PTTL rounds
+}
+
+// sleep waits for d, for the bound of the first waiter, or for a change. With
+// full, it also queues for a place of MaxLoads, and reports whether it got one.
+func (f *flight[V]) sleep(d time.Duration, full bool) (place bool) {
+	f.shard.mu.Lock()
+	for _, w := range f.waiters {
+		d = min(d, time.Until(w.deadline))
+	}
+	f.shard.mu.Unlock()
+	var places chan<- struct{} // nil: not to be had
+	if full {
+		places = f.c.loads
+	}
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-f.wake:
+	case places <- struct{}{}:
+		return true
+	case <-f.c.closing:
+	}
+	return false
+}
+
+// unavailable answers the waiters of a read that failed with err.
+func (f *flight[V]) unavailable(err error) {
+	c := f.c
+	if c.opts.OnUnavailable == UnavailableFail || c.store.closed.Load() {
+		// An error holds no data, so that those who came later may have it, and
+		// a server that hangs costs them no second wait.
+		f.end(everyone, outcome[V]{err: err})
+		return
+	}
+	f.shard.mu.Lock()
+	f.detach()
+	ws := f.take(everyone)
+	f.shard.mu.Unlock()
+	for _, w := range ws {
+		w.reason, w.cause = ServerDown, err
+	}
+	c.rejoin(unleasedFlight, ws)
+}
+
+// dropped deals with a value that cannot be decoded.
+func (f *flight[V]) dropped(stored string, cause error) (wait time.Duration, ended bool) {
+	c := f.c
+	again, err := c.drop(context.Background(), f.key, f.keys, stored)
+	if again {
+		return 0, false // the next read leases
+	}
+	if err != nil {
+		cause = err
+	}
+	f.shard.mu.Lock()
+	f.detach()
+	ws := f.take(everyone)
+	f.shard.mu.Unlock()
+	for _, w := range ws {
+		w.reason, w.cause = CannotDecode, cause
+	}
+	c.rejoin(unleasedFlight, ws)
+	return 0, true
+}

@@ -141,13 +141,14 @@ func (c *Cache[V]) decode(stored string) (v V, notFound bool, err error) {
 
 // miss answers a read that found no value, or failed with err.
 func (c *Cache[V]) miss(ctx context.Context, key string, load Loader[V], err error) (Result[V], error) {
-	c.stats.misses.Add(1)
 	if err != nil {
 		if ctx.Err() != nil {
+			c.stats.misses.Add(1)
 			return Result[V]{}, contextError(ctx, key, err)
 		}
 		c.stats.failed(ErrorRead)
 		if c.opts.OnUnavailable == UnavailableFail || c.store.closed.Load() {
+			c.stats.misses.Add(1)
 			return Result[V]{}, err
 		}
 		return c.await(ctx, unleasedFlight, &waiter[V]{key: key, load: load, reason: ServerDown, cause: err})
@@ -157,6 +158,7 @@ func (c *Cache[V]) miss(ctx context.Context, key string, load Loader[V], err err
 		// stale copy. It has to ask, because the copy that the load's own read
 		// returned may be older than a value cached since.
 		if res, ok := c.stale(ctx, key); ok {
+			c.stats.misses.Add(1)
 			return res, nil
 		}
 	}

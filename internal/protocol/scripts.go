@@ -38,6 +38,9 @@ var (
 	Drop       = driver.NewScript("drop", dropSource)
 )
 
+// Scripts are all of them.
+var Scripts = []*driver.Script{Read, Fill, Release, Invalidate, Delete, Drop}
+
 // Call is a script with its keys and arguments, ready to be run, as often as it
 // takes: every script may run twice with the same arguments.
 type Call struct {

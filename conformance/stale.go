@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasecache/leasecache"
+)
+
+// Cases of G5: stale copies.
+
+var staleOptions = leasecache.Options{Stale: time.Minute}
+
+var staleCases = []testCase{
+	{
+		name: "G5StaleCopyInsteadOfWaiting", cache: true,
+		rule: "With stale serving, those who would wait after an invalidation must get the value from before it, marked as stale, while one read loads.",
+		run: func(e *env) {
+			here, there := e.cache(staleOptions), e.cache(staleOptions)
+			e.mustRead(here, "k", loaderOf("old", nil))
+			e.mustInvalidate(there, "k")
+			g := newGate()
+			leader := e.goRead(here, "k", g.loader("new"))
+			await(e, "the load begins", g.began)
+			// In the process that loads, and in another, while the load runs.
+			for range 3 {
+				e.goRead(here, "k", loaderOf("wrong", nil)).want(e, "old", leasecache.Stale, leasecache.StaleCopy)
+				e.goRead(there, "k", loaderOf("wrong", nil)).want(e, "old", leasecache.Stale, leasecache.StaleCopy)
+			}
+			e.wantNotStored("k")
+			g.open()
+			leader.want(e, "new", leasecache.Loaded, "")
+			e.wantStored("k", "new")
+			if e.exists(e.stale("k")) {
+				e.Error("the stale copy is still there after the fill")
+			}
+			if n := here.Stats().StaleServed + there.Stats().StaleServed; n != 6 {
+				e.Errorf("Stats: %d stale copies served; want 6", n)
+			}
+		},
+	},
+	{
+		name: "G5ThoseBesideTheLeaderGetTheStaleCopy", cache: true,
+		rule: "Those who joined the read that took the lease must get the stale copy that it found; only the one whose loader runs waits.",
+		run: func(e *env) {
+			p := e.proxy()
+			c := e.cacheOn(e.driverOn(p), staleOptions)
+			e.do("SET", e.stale("k"), "old", "PX", "60000")
+			held := p.On(e.isRead("k"), 1, HoldReply)
+			g := newGate()
+			reads := []*read{e.goRead(c, "k", g.loader("new"))}
+			await(e, "read or lease is executed", held.Caught())
+			for range 5 {
+				reads = append(reads, e.goRead(c, "k", g.loader("new")))
+			}
+			e.misses(c, 6)
+			if _, err := held.Release(e.ctx); err != nil {
+				e.Fatal(err)
+			}
+			await(e, "the load begins", g.began)
+			for _, r := range reads[1:] {
+				r.want(e, "old", leasecache.Stale, leasecache.StaleCopy)
+			}
+			g.open()
+			reads[0].want(e, "new", leasecache.Loaded, "")
+		},
+	},
+	{
+		name: "G5NoStaleCopyUnlessAskedFor", cache: true,
+		rule: "A cache without stale serving must wait, whatever stale copies others have left.",
+		run: func(e *env) {
+			c := e.cache(cacheOptions)
+			e.do("SET", e.stale("k"), "old", "PX", "60000")
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
+			r := e.goRead(c, "k", loaderOf("wrong", nil))
+			e.eventually("the read waits", func() bool { return c.Stats().Waits == 1 })
+			e.do("SET", e.value("k"), "new", "PX", "60000")
+			r.want(e, "new", leasecache.Hit, "")
+		},
+	},
+	{
+		name: "G5StaleCopyIsNeverOlderThanAValueCachedSince", cache: true,
+		rule: "A stale copy must not be handed out once a value was cached after it, not even to those who join a load that began before that.",
+		run: func(e *env) {
+			here, there := e.cache(staleOptions), e.cache(staleOptions)
+			e.mustRead(here, "k", loaderOf("v1", nil))
+			e.mustInvalidate(there, "k")
+			g := newGate()
+			leader := e.goRead(here, "k", g.loader("v2"))
+			await(e, "the load begins", g.began) // it was offered v1 as the stale copy
+			e.mustInvalidate(there, "k")
+			e.mustRead(there, "k", loaderOf("v3", nil))
+			e.mustInvalidate(there, "k") // now v3 is the stale copy
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
+			e.goRead(here, "k", loaderOf("wrong", nil)).want(e, "v3", leasecache.Stale, leasecache.StaleCopy)
+			g.open()
+			leader.want(e, "v2", leasecache.Loaded, leasecache.LeaseLost)
+		},
+	},
+	{
+		name: "G5NotFoundIsNotServedStale", cache: true,
+		rule: "A cached not-found must never be served stale.",
+		run: func(e *env) {
+			here, there := e.cache(staleOptions), e.cache(staleOptions)
+			if _, err := here.Get(e.ctx, "k", func(context.Context) (string, error) { return "", leasecache.ErrNotFound }); err == nil {
+				e.Fatal("Get returned no error")
+			}
+			e.mustInvalidate(there, "k")
+			g := newGate()
+			leader := e.goRead(here, "k", g.loader("new"))
+			await(e, "the load begins", g.began)
+			other := e.goRead(there, "k", loaderOf("wrong", nil))
+			e.eventually("the read waits", func() bool { return there.Stats().Waits == 1 })
+			g.open()
+			leader.want(e, "new", leasecache.Loaded, "")
+			other.want(e, "new", leasecache.Hit, "")
+		},
+	},
+	{
+		name: "G5StaleCopyIsNeverCachedAsTheValue", cache: true,
+		rule: "Serving a stale copy must leave the value uncached and the copy's deadline as it is.",
+		run: func(e *env) {
+			c := e.cache(staleOptions)
+			e.do("SET", e.stale("k"), "old", "PX", "5000")
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
+			for range 5 {
+				e.goRead(c, "k", loaderOf("wrong", nil)).want(e, "old", leasecache.Stale, leasecache.StaleCopy)
+			}
+			e.wantNotStored("k")
+			if ms := e.do("PTTL", e.stale("k")).Int; ms > 5000 {
+				e.Errorf("the stale copy lives for %dms; want up to 5000, as before", ms)
+			}
+		},
+	},
+}

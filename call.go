@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/leasecache/leasecache/driver"
@@ -136,6 +137,8 @@ type guard struct {
 }
 
 func (g guard) Eval(ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
+	// A call that is left behind may still read them, and they are the caller's.
+	keys, args = slices.Clone(keys), slices.Clone(args)
 	return guarded(ctx, g.d, func(ctx context.Context) (driver.Reply, error) {
 		return g.Evaler.Eval(ctx, s, keys, args)
 	})

@@ -34,22 +34,24 @@ type coder[V any] struct {
 	decode func(payload string) (V, error)
 }
 
+var stringCoder = coder[string]{
+	encode: func(v string) (string, error) { return v, nil },
+	decode: func(payload string) (string, error) { return payload, nil },
+}
+
+// bytesCoder copies: the caller may change its bytes while a client still has
+// them queued, and each reader may change the ones that it got.
+var bytesCoder = coder[[]byte]{
+	encode: func(v []byte) (string, error) { return string(v), nil },
+	decode: func(payload string) ([]byte, error) { return []byte(payload), nil },
+}
+
 func newCoder[V any](codec Codec) coder[V] {
 	if codec == nil {
-		switch c := any(coder[string]{
-			encode: func(v string) (string, error) { return v, nil },
-			decode: func(payload string) (string, error) { return payload, nil },
-		}).(type) {
-		case coder[V]:
+		if c, ok := any(stringCoder).(coder[V]); ok {
 			return c
 		}
-		switch c := any(coder[[]byte]{
-			// Copies: the caller may change its bytes while a client still has
-			// them queued, and each reader may change the ones that it got.
-			encode: func(v []byte) (string, error) { return string(v), nil },
-			decode: func(payload string) ([]byte, error) { return []byte(payload), nil },
-		}).(type) {
-		case coder[V]:
+		if c, ok := any(bytesCoder).(coder[V]); ok {
 			return c
 		}
 		codec = JSON

@@ -157,6 +157,14 @@ func isUnavailable(err error) bool {
 	}
 }
 
+// reasonOf returns why a value is not cached when a step failed with err.
+func reasonOf(err error) Reason {
+	if isUnavailable(err) {
+		return ServerDown
+	}
+	return Refused
+}
+
 // hints say what to do about an error reply.
 var hints = map[string]string{
 	"NOAUTH":      "give the client a user and password",
@@ -183,6 +191,8 @@ func hint(err error) string {
 		switch {
 		case strings.Contains(text, "unknown command"):
 			return "the server does not know EVAL or EVALSHA, or has them renamed: leasecache needs Redis 7.0 or later, or Valkey"
+		case strings.Contains(text, "ACL failure in script"), strings.Contains(text, "can't run this command or subcommand"):
+			return hints["NOPERM"]
 		case strings.Contains(text, "non deterministic"):
 			return "the server is too old: leasecache needs Redis 7.0 or later, or Valkey"
 		case strings.Contains(text, "max number of clients"):

@@ -99,7 +99,7 @@ func ExampleCache_Invalidate() { //nolint:testableexamples // needs a server
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	if _, err := tx.ExecContext(ctx, `UPDATE products SET name = 'lamp' WHERE id = 42`); err != nil {
 		log.Fatal(err)
 	}
@@ -108,8 +108,7 @@ func ExampleCache_Invalidate() { //nolint:testableexamples // needs a server
 	}
 
 	err = products.Invalidate(ctx, "42")
-	var failed *leasecache.InvalidateError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*leasecache.InvalidateError](err); ok {
 		log.Printf("may still be cached, to be invalidated again: %q", failed.Keys)
 	}
 }

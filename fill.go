@@ -30,12 +30,14 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 		f.abandon(true, r.Lease)
 		return
 	}
-	f.step = f.shard.next()
-	f.leased = true
+	// Who came after the read was sent may not have the stale copy that it found:
+	// a newer value may have been cached since.
 	var spared []*waiter[V]
 	if staleErr == nil {
-		spared = f.take(func(w *waiter[V]) bool { return w != leader })
+		spared = f.take(func(w *waiter[V]) bool { return w != leader && f.before(w) })
 	}
+	f.step = f.shard.next()
+	f.leased = true
 	f.shard.mu.Unlock()
 	c.stats.staleServed.Add(uint64(len(spared)))
 	deliverDecoded(spared, stale)
@@ -76,10 +78,7 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 	case err != nil:
 		c.stats.failed(ErrorFill)
 		c.release(f.key, f.keys, r.Lease)
-		o.uncached = ServerDown
-		if !isUnavailable(err) {
-			o.uncached = Refused
-		}
+		o.uncached = reasonOf(err)
 		ev.Outcome, ev.Err = LoadFillFailed, err
 		f.finish(f.before, leader, o, p.encoded)
 	case did == protocol.Accepted:

@@ -117,8 +117,11 @@ func (c *Cache[V]) await(ctx context.Context, kind flightKind, w *waiter[V]) (Re
 	w.arrived = s.next()
 	ok := c.join(s, kind, w)
 	s.mu.Unlock()
-	if kind != refreshFlight {
-		c.stats.misses.Add(1) // after it has joined, so that who sees the count knows
+	// Counted after it has joined, so that who sees the count knows that it has.
+	if kind == refreshFlight {
+		c.stats.refreshes.Add(1)
+	} else {
+		c.stats.misses.Add(1)
 	}
 	if !ok {
 		return Result[V]{}, ErrClosed

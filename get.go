@@ -151,7 +151,7 @@ func (c *Cache[V]) miss(ctx context.Context, key string, load Loader[V], err err
 			c.stats.misses.Add(1)
 			return Result[V]{}, err
 		}
-		return c.await(ctx, unleasedFlight, &waiter[V]{key: key, load: load, reason: ServerDown, cause: err})
+		return c.await(ctx, unleasedFlight, &waiter[V]{key: key, load: load, reason: reasonOf(err), cause: err})
 	}
 	if c.opts.Stale > 0 && c.isLoading(key) {
 		// A load runs in this process, so this read would wait: it may have the

@@ -19,7 +19,8 @@ type LoadEvent struct {
 	Ended time.Time
 	// Outcome says what became of it.
 	Outcome LoadOutcome
-	// Err is the loader's error, or the fill's.
+	// Err is the loader's error, or the fill's, or for a load without a lease the
+	// error of the server for which it ran without one.
 	Err error
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
@@ -90,8 +89,7 @@ func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
 		if err == nil {
 			return nil
 		}
-		last := !canRetry(err) && !isTimeout(err) || c.store.closed.Load()
-		if last || !sleep(ctx, min(time.Duration(n+1)*10*time.Millisecond, 200*time.Millisecond)) {
+		if isPermanent(err) || c.store.closed.Load() || !sleep(ctx, min(time.Duration(n+1)*10*time.Millisecond, 200*time.Millisecond)) {
 			if code := serverCode(err); code == "TRYAGAIN" || code == "ASK" {
 				return c.deleteEach(context.WithoutCancel(ctx), key, keys)
 			}
@@ -147,6 +145,5 @@ func (c *Cache[V]) overtake(key string) {
 	}
 }
 
-func isTimeout(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrNotSent)
-}
+// isPermanent reports whether another attempt would fail with err as well.
+func isPermanent(err error) bool { return !isUnavailable(err) }

@@ -40,7 +40,7 @@ const (
 	TooLarge Reason = "too large"
 	// EncodeFailed: the codec could not encode the value.
 	EncodeFailed Reason = "encode failed"
-	// Refused: the server refused the write, for want of memory for example.
+	// Refused: the server refused a step, for want of memory or of a right.
 	Refused Reason = "refused by the server"
 	// WaitedTooLong: the read waited for [Options.WaitBound] and then loaded
 	// without a lease.

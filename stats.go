@@ -12,6 +12,8 @@ type Stats struct {
 	Hits uint64
 	// Misses are reads that did not.
 	Misses uint64
+	// Refreshes are calls of Refresh. They count under neither.
+	Refreshes uint64
 	// Loads are calls of a loader, with and without a lease.
 	Loads uint64
 	// UnleasedLoads are those without one.
@@ -80,7 +82,7 @@ var errorReasons = [...]ErrorReason{
 }
 
 type counters struct {
-	hits, misses, loads, unleasedLoads, joined, waits, waitTimeouts, staleServed,
+	hits, misses, refreshes, loads, unleasedLoads, joined, waits, waitTimeouts, staleServed,
 	fillsAccepted, fillsRejected, fillsPresent, overloads, undecodable, invalidated atomic.Uint64
 	errors [len(errorReasons)]atomic.Uint64
 }
@@ -97,6 +99,7 @@ func (c *counters) snapshot() Stats {
 	s := Stats{
 		Hits:          c.hits.Load(),
 		Misses:        c.misses.Load(),
+		Refreshes:     c.refreshes.Load(),
 		Loads:         c.loads.Load(),
 		UnleasedLoads: c.unleasedLoads.Load(),
 		Joined:        c.joined.Load(),
@@ -127,6 +130,7 @@ func (s Stats) clone() Stats {
 func (s *Stats) add(o Stats) {
 	s.Hits += o.Hits
 	s.Misses += o.Misses
+	s.Refreshes += o.Refreshes
 	s.Loads += o.Loads
 	s.UnleasedLoads += o.UnleasedLoads
 	s.Joined += o.Joined

@@ -122,9 +122,9 @@ func (f *flight[V]) loadUnleased() {
 	f.awaitLoad(l, leader)
 	ev.Loaded = time.Now()
 	o := f.loaded(l)
-	ev.Err, ev.Outcome = o.err, LoadNotStored
+	ev.Err, ev.Outcome = leader.cause, LoadNotStored
 	if o.err != nil && !o.notFound {
-		ev.Outcome = LoadFailed
+		ev.Err, ev.Outcome = o.err, LoadFailed
 	}
 	f.shard.mu.Lock()
 	ws := f.take(everyone)

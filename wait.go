@@ -257,7 +257,7 @@ func (f *flight[V]) unavailable(err error) {
 	ws := f.take(everyone)
 	f.shard.mu.Unlock()
 	for _, w := range ws {
-		w.reason, w.cause = ServerDown, err
+		w.reason, w.cause = reasonOf(err), err
 	}
 	c.rejoin(unleasedFlight, ws)
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sort"
@@ -259,8 +260,14 @@ type env struct {
 }
 
 // patience bounds everything that is expected to happen. It is generous, so
-// that a loaded machine does not fail a case; nothing waits for it to pass.
-const patience = 30 * time.Second
+// that a loaded machine does not fail a case; nothing waits for it to pass. The
+// environment may set another, as a duration, in LEASECACHE_PATIENCE.
+var patience = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("LEASECACHE_PATIENCE")); err == nil && d > 0 {
+		return d
+	}
+	return 30 * time.Second
+}()
 
 func newEnv(t *testing.T, h Harness, evalOnly bool) *env {
 	t.Helper()
@@ -274,7 +281,7 @@ func newEnv(t *testing.T, h Harness, evalOnly bool) *env {
 	t.Cleanup(func() { control.Close() })
 	return &env{
 		T: t, h: h, evalOnly: evalOnly, ctx: ctx, control: control,
-		prefix: "conformance:" + strings.NewReplacer("{", "(", "}", ")").Replace(t.Name()) + ":",
+		prefix: fmt.Sprintf("conformance:%08x:", rand.Uint32()) + strings.NewReplacer("{", "(", "}", ")").Replace(t.Name()) + ":",
 	}
 }
 

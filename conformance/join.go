@@ -231,6 +231,27 @@ var joinCases = []testCase{
 		},
 	},
 	{
+		name: "G3LoadWhoseFillIsUnknownIsNotJoinedLate", cache: true,
+		rule: "When it is not known whether a fill was accepted, the value must go only to those who were there before the load began.",
+		run: func(e *env) {
+			p := e.proxy()
+			c := e.cacheOn(e.store(e.driverOn(p), 300*time.Millisecond), cacheOptions)
+			hung := p.On(isFill, -1, Hang)
+			g := newGate()
+			before := e.goRead(c, "k", g.loader("old"))
+			await(e, "the load begins", g.began)
+			late := e.goRead(c, "k", loaderOf("new", nil))
+			e.misses(c, 2)
+			g.open()
+			before.want(e, "old", leasecache.Loaded, leasecache.ServerDown)
+			hung.Remove()
+			await(e, "the late read ends", late.done)
+			if late.err == nil && late.res.Value != "new" {
+				e.Errorf("the late read returned %+v; want the next load's value, or an error", late.res)
+			}
+		},
+	},
+	{
 		name: "G3NobodyWaitsForTwoResultsHeCannotUse", cache: true,
 		rule: "However often another process invalidates, a read must wait for no more than one load that it cannot use.",
 		run: func(e *env) {

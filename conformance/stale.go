@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/leasecache/leasecache"
@@ -45,24 +46,71 @@ var staleCases = []testCase{
 		run: func(e *env) {
 			p := e.proxy()
 			c := e.cacheOn(e.driverOn(p), staleOptions)
-			e.do("SET", e.stale("k"), "old", "PX", "60000")
-			held := p.On(e.isRead("k"), 1, HoldReply)
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
 			g := newGate()
 			reads := []*read{e.goRead(c, "k", g.loader("new"))}
-			await(e, "read or lease is executed", held.Caught())
+			e.misses(c, 1)
 			for range 5 {
 				reads = append(reads, e.goRead(c, "k", g.loader("new")))
 			}
 			e.misses(c, 6)
-			if _, err := held.Release(e.ctx); err != nil {
-				e.Fatal(err)
-			}
+			e.eventually("all wait", func() bool { return c.Stats().Waits == 6 })
+			var once sync.Once
+			p.On(func(command []string) bool {
+				if e.isRead("k")(command) {
+					once.Do(func() {
+						e.do("SET", e.stale("k"), "old", "PX", "60000")
+						e.do("DEL", e.lease("k"))
+					})
+				}
+				return false
+			}, -1, DropReply)
 			await(e, "the load begins", g.began)
 			for _, r := range reads[1:] {
 				r.want(e, "old", leasecache.Stale, leasecache.StaleCopy)
 			}
 			g.open()
 			reads[0].want(e, "new", leasecache.Loaded, "")
+		},
+	},
+	{
+		name: "G5StaleCopyBesideTheLeaseIsNotForThoseWhoCameLater", cache: true,
+		rule: "A read that starts after read or lease was sent must not get the stale copy that it found: a newer value may have been cached since.",
+		run: func(e *env) {
+			p := e.proxy()
+			here, there := e.cacheOn(e.driverOn(p), staleOptions), e.cache(staleOptions)
+			e.do("SET", e.stale("k"), "v1", "PX", "60000")
+			held := p.On(e.isRead("k"), 1, HoldReply)
+			g := newGate()
+			leader := e.goRead(here, "k", g.loader("v3"))
+			await(e, "read or lease is executed", held.Caught())
+			e.mustInvalidate(there, "k")
+			e.mustRead(there, "k", loaderOf("v2", nil))
+			e.mustInvalidate(there, "k") // now v2 is the stale copy
+			late := e.goRead(here, "k", g.loader("v3"))
+			e.misses(here, 2)
+			if _, err := held.Release(e.ctx); err != nil {
+				e.Fatal(err)
+			}
+			await(e, "the load begins", g.began)
+			g.open()
+			leader.want(e, "v3", leasecache.Loaded, leasecache.LeaseLost)
+			await(e, "the late read ends", late.done)
+			if late.err != nil || late.res.Value == "v1" {
+				e.Errorf("the late read returned %+v, %v; want no copy that is older than v2", late.res, late.err)
+			}
+		},
+	},
+	{
+		name: "G5StaleCopyOfAnotherType", cache: true,
+		rule: "A stale copy's key that holds something else than a string must not stand in the way of a read.",
+		run: func(e *env) {
+			c := e.cache(staleOptions)
+			e.do("RPUSH", e.stale("k"), "x")
+			e.goRead(c, "k", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, "")
+			if e.exists(e.stale("k")) {
+				e.Error("the fill left it there")
+			}
 		},
 	},
 	{
@@ -95,6 +143,39 @@ var staleCases = []testCase{
 			e.goRead(here, "k", loaderOf("wrong", nil)).want(e, "v3", leasecache.Stale, leasecache.StaleCopy)
 			g.open()
 			leader.want(e, "v2", leasecache.Loaded, leasecache.LeaseLost)
+		},
+	},
+	{
+		name: "G5StaleCopyOfAPollIsNotForThoseWhoCameLater", cache: true,
+		rule: "A read that starts after a poll was sent must not get the stale copy which that poll returns: a newer value may have been cached since.",
+		run: func(e *env) {
+			p := e.proxy()
+			here, there := e.cacheOn(e.driverOn(p), staleOptions), e.cache(staleOptions)
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
+			before := e.goRead(here, "k", loaderOf("wrong", nil))
+			e.eventually("the read waits", func() bool { return here.Stats().Waits == 1 })
+			var once sync.Once
+			poll := p.On(func(command []string) (caught bool) {
+				if e.isRead("k")(command) {
+					once.Do(func() {
+						e.do("SET", e.stale("k"), "v1", "PX", "60000")
+						caught = true
+					})
+				}
+				return caught
+			}, 1, HoldReply)
+			await(e, "a poll finds the stale copy", poll.Caught())
+			e.do("DEL", e.lease("k"))
+			e.mustRead(there, "k", loaderOf("v2", nil))
+			e.mustInvalidate(there, "k")
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
+			after := e.goRead(here, "k", loaderOf("wrong", nil))
+			e.misses(here, 2)
+			if _, err := poll.Release(e.ctx); err != nil {
+				e.Fatal(err)
+			}
+			before.want(e, "v1", leasecache.Stale, leasecache.StaleCopy)
+			after.want(e, "v2", leasecache.Stale, leasecache.StaleCopy)
 		},
 	},
 	{

@@ -22,7 +22,10 @@ end
 
 local stale = false
 if ARGV[3] == '1' then
-  stale = redis.call('GET', KEYS[3])
+  stale = redis.pcall('GET', KEYS[3])
+  if type(stale) == 'table' then
+    stale = false -- of another type: nothing that could be served
+  end
 end
 
 local held = redis.call('GET', KEYS[2])

@@ -1,0 +1,43 @@
+# Every target is a script or a go command: see scripts/. modules.txt is the table of modules that they read.
+
+FUZZTIME ?= 30s
+
+.PHONY: help
+help: ## Show this text.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: test
+test: ## Check what is needed, then run everything: images, lint, all tests on all servers, mutants.
+	@scripts/test.sh
+
+.PHONY: test-quick
+test-quick: ## Test the core, and the adapters on the embedded server and one real one; for daily work.
+	@scripts/test.sh quick
+
+.PHONY: lint
+lint: ## Check modules, style and other platforms, without running a test.
+	@scripts/lint.sh
+
+.PHONY: fmt
+fmt: ## Format all Go code.
+	@scripts/golangci.sh fmt
+
+.PHONY: tidy
+tidy: ## Make go.work follow modules.txt, and every go.mod and go.sum tidy.
+	@scripts/tidy.sh
+
+.PHONY: images
+images: ## Get or build the container images of the servers.
+	@scripts/images.sh
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME each (30s).
+	@scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Measure reads beside the client's bare GET and EVALSHA.
+	@cd benchmarks && GOWORK=off go run .
+
+.PHONY: script-mutants
+script-mutants: ## Remove each condition of the scripts in turn; a test must notice.
+	@cd tests && GOWORK=off go run ./mutants

@@ -1,0 +1,260 @@
+package goredis
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// summary is what a target's options say about a DSN.
+type summary struct {
+	Kind                 string
+	Addrs                []string
+	User, Password       string
+	DB                   int
+	TLS                  bool
+	ServerName           string
+	PoolSize             int
+	ReadTimeout          time.Duration
+	MasterName           string
+	DataUser, DataSecret string // of the primary behind sentinels
+}
+
+func summarize(t target) summary {
+	var s summary
+	tlsOf := func(on bool, name func() string) {
+		if s.TLS = on; on {
+			s.ServerName = name()
+		}
+	}
+	switch {
+	case t.single != nil:
+		o := t.single
+		s = summary{Kind: o.Network, Addrs: []string{o.Addr}, User: o.Username, Password: o.Password, DB: o.DB, PoolSize: o.PoolSize, ReadTimeout: o.ReadTimeout}
+		tlsOf(o.TLSConfig != nil, func() string { return o.TLSConfig.ServerName })
+	case t.cluster != nil:
+		o := t.cluster
+		s = summary{Kind: "cluster", Addrs: o.Addrs, User: o.Username, Password: o.Password, PoolSize: o.PoolSize, ReadTimeout: o.ReadTimeout}
+		tlsOf(o.TLSConfig != nil, func() string { return o.TLSConfig.ServerName })
+	case t.sentinel != nil:
+		o := t.sentinel
+		s = summary{
+			Kind: "sentinel", Addrs: o.SentinelAddrs, User: o.SentinelUsername, Password: o.SentinelPassword, DB: o.DB, PoolSize: o.PoolSize,
+			ReadTimeout: o.ReadTimeout, MasterName: o.MasterName, DataUser: o.Username, DataSecret: o.Password,
+		}
+		tlsOf(o.TLSConfig != nil, func() string { return o.TLSConfig.ServerName })
+	case t.ring != nil:
+		o := t.ring
+		s = summary{Kind: "ring", User: o.Username, Password: o.Password, DB: o.DB, PoolSize: o.PoolSize, ReadTimeout: o.ReadTimeout}
+		for name, addr := range o.Addrs {
+			s.Addrs = append(s.Addrs, name+"="+addr)
+		}
+		tlsOf(o.TLSConfig != nil, func() string { return o.TLSConfig.ServerName })
+	}
+	return s
+}
+
+func TestADSNIsReadAsGoRedisReadsIt(t *testing.T) {
+	tests := []struct {
+		dsn  string
+		want summary
+	}{
+		{"redis://", summary{Kind: "tcp", Addrs: []string{"localhost:6379"}}},
+		{"redis://h", summary{Kind: "tcp", Addrs: []string{"h:6379"}}},
+		{"REDIS://h:1/", summary{Kind: "tcp", Addrs: []string{"h:1"}}},
+		{"redis://[::1]:6380/2", summary{Kind: "tcp", Addrs: []string{"[::1]:6380"}, DB: 2}},
+		{"redis://u:p%20w%40%2F@h:1/3?pool_size=7&read_timeout=300ms", summary{Kind: "tcp", Addrs: []string{"h:1"}, User: "u", Password: "p w@/", DB: 3, PoolSize: 7, ReadTimeout: 300 * time.Millisecond}},
+		{"redis://:a@b@h", summary{Kind: "tcp", Addrs: []string{"h:6379"}, Password: "a@b"}},
+		{"redis://h?client_name=a@b", summary{Kind: "tcp", Addrs: []string{"h:6379"}}},
+		{"rediss://h:1", summary{Kind: "tcp", Addrs: []string{"h:1"}, TLS: true, ServerName: "h"}},
+		{"unix:///run/valkey.sock?db=4", summary{Kind: "unix", Addrs: []string{"/run/valkey.sock"}, DB: 4}},
+		{"unix://u:p@/run/a@b.sock", summary{Kind: "unix", Addrs: []string{"/run/a@b.sock"}, User: "u", Password: "p"}},
+
+		{"redis+cluster://u:p@a:1?addr=b:2&addr=c:3&pool_size=9", summary{Kind: "cluster", Addrs: []string{"a:1", "b:2", "c:3"}, User: "u", Password: "p", PoolSize: 9}},
+		{"redis+cluster://a/0", summary{Kind: "cluster", Addrs: []string{"a:6379"}}},
+		{"rediss+cluster://a:1", summary{Kind: "cluster", Addrs: []string{"a:1"}, TLS: true, ServerName: "a"}},
+
+		{"redis+sentinel://su:sp@a:1/2?master_name=main&addr=b:2&username=u&password=p", summary{Kind: "sentinel", Addrs: []string{"a:1", "b:2"}, User: "su", Password: "sp", DB: 2, MasterName: "main", DataUser: "u", DataSecret: "p"}},
+		{"rediss+sentinel://a:1?master_name=main", summary{Kind: "sentinel", Addrs: []string{"a:1"}, TLS: true, ServerName: "a", MasterName: "main"}},
+
+		{"redis+ring://u:p@a:1/2?pool_size=5&max_concurrent_dials=3", summary{Kind: "ring", Addrs: []string{"a:1=a:1"}, User: "u", Password: "p", DB: 2, PoolSize: 5}},
+		{"rediss+ring://a:1", summary{Kind: "ring", Addrs: []string{"a:1=a:1"}, TLS: true, ServerName: "a"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.dsn, func(t *testing.T) {
+			got, err := parseDSN(tt.dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, summarize(got)); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+			c, err := got.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			closing(t, c)
+			if !readsPrimary(c) || !endsByDeadline(c) {
+				t.Errorf("a %T that this package opened lacks an ability", c)
+			}
+		})
+	}
+}
+
+func TestShardsOfARingAreNamedByTheirAddresses(t *testing.T) {
+	got, err := parseDSN("rediss+ring://a:1?addr=b:2&addr=c:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"a:1": "a:1", "b:2": "b:2", "c:3": "c:3"}
+	if diff := cmp.Diff(want, got.ring.Addrs); diff != "" {
+		t.Errorf("shards (-want +got):\n%s", diff)
+	}
+	if name := got.ring.TLSConfig.ServerName; name != "" {
+		t.Errorf("all shards are to show a certificate for %q, want each for its own name", name)
+	}
+}
+
+func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
+	tests := []struct{ dsn, want string }{
+		{"", "no scheme"},
+		{"localhost:6379", "no scheme"},
+		{"http://h", `unknown scheme "http"`},
+		{"redis+http://h", `unknown scheme "redis+http"`},
+		{"unix+ring:///s", `unknown scheme "unix+ring"`},
+		{"a@b://h", "unknown scheme: "},
+		{"redis://h#x", "%23"},
+		{"redis://u:p w@h", "user name or password"},
+		{"redis://u:%zz@h", "user name or password"},
+		{"redis://u:p/w@h", "port: "},
+		{"redis://u:1/w@h", "database: "},
+		{"redis://u:1?w@h", "parameters: one is unknown"},
+		{"redis://h:port", "port: "},
+		{"redis://h:0", "port: "},
+		{"redis://h:65536", "port: "},
+		{"redis://a b:1", "host: "},
+		{"redis://a:1,b:2", "host: "},
+		{"redis://a,b", "host: "},
+		{"redis://[::1", "host: "},
+		{"redis://h/x", "database: "},
+		{"redis://h/-1", "database: "},
+		{"redis://h/1/2", "database: "},
+		{"redis://h/%zz", "path: "},
+		{"redis://h?db=x", `parameter "db"`},
+		{"redis+cluster://h/1", "database: a cluster has only"},
+		{"unix://", "path: it is empty"},
+		{"unix://host/s", "host: a unix socket has none"},
+		{"redis://h?a;b", "parameters: write"},
+		{"redis://h?a=%zz", "parameters: write"},
+		{"redis://h?password=p", `parameter "password": redis:// does not know it`},
+		{"redis://h?colour=red", `parameter "colour": redis:// does not know it`},
+		{"redis://h?pool_size=many", `parameter "pool_size": its value`},
+		{"redis://h?pool_size=2&pool_size=many", `parameter "pool_size": its value`},
+		{"redis://h?pool_fifo=maybe", `parameter "pool_fifo": its value`},
+		{"redis://h?read_timeout=5parsecs", `parameter "read_timeout": its value`},
+		{"redis://h?addr=b:2", `parameter "addr": redis:// does not know it`},
+		{"redis+cluster://h?addr=b", `parameter "addr": want host:port`},
+		{"redis+ring://h?addr=u:p@b:2", `parameter "addr": want host:port`},
+		{"redis+cluster://h?read_only=true", `leave out "read_only"`},
+		{"redis+cluster://h?route_randomly=1", `leave out "read_only"`},
+		{"redis+sentinel://h", `parameter "master_name": it is missing`},
+		{"redis+sentinel://h?master_name=m&replica_only=true", `leave out "replica_only"`},
+		{"redis+sentinel://h?master_name=m&route_by_latency=true", `leave out "replica_only"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.dsn, func(t *testing.T) {
+			_, err := parseDSN(tt.dsn)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v; want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestASizeOutOfRangeIsAnError(t *testing.T) {
+	for _, dsn := range []string{"redis://h?pool_size=-1", "redis+ring://h?pool_size=-1", "redis+sentinel://h?master_name=m&pool_size=-1", "redis://h?pool_size=9999999999"} {
+		got, err := parseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := got.open(); err == nil || c != nil || !strings.Contains(err.Error(), "out of range") {
+			t.Errorf("%s: got %v, %v; want an error that says out of range", dsn, c, err)
+		}
+	}
+}
+
+// secret is the part of a password that tests look for in errors.
+const secret = "s3cr3t"
+
+// places are where a password, the %s, may stand, rightly or by mistake.
+var places = []string{
+	"redis://user:%s@host:6379/0", "redis://:%s@host", "redis://%s@host", "rediss://user:%s@host:x/0",
+	"redis://user:%s@host:99999", "redis://user:%s@host/db", "redis://user:%s@host?colour=red", "redis://user:%s@host?pool_size=x",
+	"redis://user:%s", "redis://host/%s", "redis://host:%s", "%s@redis://host", "user:%s@host:6379", "redis:/user:%s@host", "redis//:%s@host",
+	"http://user:%s@host", "unix://user:%s@/socket", "unix://user:%s@host/socket", "unix://:%s@",
+	"redis://host?db=%s", "redis://host?pool_size=%s", "redis://host?read_timeout=%s", "redis://host?pool_fifo=%s",
+	"redis://host#%s", "redis://host/0#%s", "redis://user:%s@host1,host2",
+	"redis+cluster://user:%s@a:1?addr=b:2", "redis+cluster://a:1?addr=user:%s@b:2", "redis+cluster://user:%s@a:1/7",
+	"redis+sentinel://user:%s@a:1?master_name=m&password=%[1]s", "redis+sentinel://a:1?master_name=m&password=%s", "redis+sentinel://a:1?password=%s",
+	"redis+ring://user:%s@a:1?addr=b:2", "redis+ring://a:1?addr=:%s@b:2",
+}
+
+var likeParameter = regexp.MustCompile(`[?&][A-Za-z0-9_]*` + secret + `[A-Za-z0-9_]*=`)
+
+func checkSecret(t *testing.T, password string) {
+	t.Helper()
+	for _, place := range places {
+		dsn := fmt.Sprintf(place, password)
+		if !strings.Contains(dsn, "@") && likeParameter.MatchString(dsn) {
+			continue // cannot be told from the name of a parameter
+		}
+		if _, err := parseDSN(dsn); err != nil && strings.Contains(strings.ToLower(err.Error()), secret) {
+			t.Errorf("the error for %q prints the password: %v", dsn, err)
+		}
+	}
+}
+
+func TestAnErrorNeverPrintsAPassword(t *testing.T) {
+	for _, before := range []string{"", "a", "1", "12", "p w", "%zz", "%", "p%20", "#", "1#", "1/", "a/", "1?", "a?", "1?x=1&", "a&", "?x&", "@", "a@", "1@", ":", "[", "]", "\x00", "\n", "é", "\\", "\"", "://", "1?addr=", "a,"} {
+		for _, after := range []string{"", "a", "=", "=1", " ", "%zz", "%", "#", "/", "?", "&", "&x=", "@", ":", ":1", "]", "\x7f", "\n", "é", "\\", "\"", "://", ";"} {
+			checkSecret(t, before+secret+after)
+		}
+	}
+}
+
+func TestTheClientOfADSNDoesNotPrintItsPassword(t *testing.T) {
+	for _, dsn := range []string{"redis://u:" + secret + "@127.0.0.1:1?max_retries=-1", "redis+ring://u:" + secret + "@127.0.0.1:1"} {
+		got, err := parseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := got.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		closing(t, c)
+		_, err = eval(t.Context(), New(c))
+		if err == nil || strings.Contains(fmt.Sprintf("%v %v", err, c), secret) {
+			t.Errorf("got the error %v of the client %v; want one without the password", err, c)
+		}
+	}
+}
+
+// FuzzDSN looks for a way to make an error print a password.
+func FuzzDSN(f *testing.F) {
+	for _, s := range []string{"", "p w", "%zz", "1?a&", "1/", "a#", "x@", "1?addr=", "\x00", "://", "?password=a&"} {
+		f.Add(s, "")
+		f.Add("", s)
+		f.Add(s, "=")
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if strings.Contains(strings.ToLower(before+after), secret) {
+			t.Skip()
+		}
+		checkSecret(t, before+secret+after)
+	})
+}

@@ -1,0 +1,385 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache/driver"
+)
+
+// abilities names what e can do beside scripts.
+func abilities(e driver.Evaler) (names []string) {
+	if _, ok := e.(driver.Getter); ok {
+		names = append(names, "get")
+	}
+	if _, ok := e.(driver.Bounder); ok {
+		names = append(names, "bound")
+	}
+	if _, ok := e.(driver.Closer); ok {
+		names = append(names, "close")
+	}
+	if v, ok := e.(driver.Validator); ok && v.Validate() != nil {
+		names = append(names, "invalid")
+	}
+	return names
+}
+
+// closing closes c when the test ends.
+func closing[C io.Closer](t *testing.T, c C) C {
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
+	single := func(o redis.Options) Client { return closing(t, redis.NewClient(&o)) }
+	cluster := func(o redis.ClusterOptions) Client {
+		o.Addrs = []string{"127.0.0.1:1"}
+		return closing(t, redis.NewClusterClient(&o))
+	}
+	ring := func(o redis.RingOptions) Client {
+		o.Addrs = map[string]string{}
+		return closing(t, redis.NewRing(&o))
+	}
+	failover := func(o redis.FailoverOptions) *redis.FailoverOptions {
+		o.MasterName, o.SentinelAddrs = "main", []string{"127.0.0.1:1"}
+		return &o
+	}
+	type embedding struct{ *redis.Client }
+
+	tests := []struct {
+		name   string
+		client Client
+		want   []string
+	}{
+		{"client", single(redis.Options{}), []string{"get", "bound"}},
+		{"client without timeouts", single(redis.Options{ReadTimeout: -1}), []string{"get", "bound"}},
+		{"client that leaves read deadlines alone", single(redis.Options{ReadTimeout: -2}), []string{"get"}},
+		{"client that leaves write deadlines alone", single(redis.Options{WriteTimeout: -2}), []string{"get"}},
+		{"failover client", closing(t, redis.NewFailoverClient(failover(redis.FailoverOptions{}))), []string{"get", "bound"}},
+
+		{"cluster", cluster(redis.ClusterOptions{}), []string{"get"}},
+		{"cluster that heeds deadlines", cluster(redis.ClusterOptions{ContextTimeoutEnabled: true}), []string{"get", "bound"}},
+		{"cluster that leaves deadlines alone", cluster(redis.ClusterOptions{ContextTimeoutEnabled: true, ReadTimeout: -2}), []string{"get"}},
+		{"cluster with slots by a function", cluster(redis.ClusterOptions{
+			ContextTimeoutEnabled: true,
+			ClusterSlots:          func(context.Context) ([]redis.ClusterSlot, error) { return nil, nil },
+		}), []string{"get"}},
+		{"cluster that reads from replicas", cluster(redis.ClusterOptions{ReadOnly: true, ContextTimeoutEnabled: true}), nil},
+		{"cluster that reads from the closest", cluster(redis.ClusterOptions{RouteByLatency: true}), nil},
+		{"cluster that reads at random", cluster(redis.ClusterOptions{RouteRandomly: true}), nil},
+		{"failover cluster that reads from replicas", closing(t, redis.NewFailoverClusterClient(failover(redis.FailoverOptions{RouteRandomly: true}))), nil},
+		{"failover cluster", closing(t, redis.NewFailoverClusterClient(failover(redis.FailoverOptions{}))), []string{"get"}},
+
+		{"ring", ring(redis.RingOptions{}), []string{"get"}},
+		{"ring that heeds deadlines", ring(redis.RingOptions{ContextTimeoutEnabled: true, ReadTimeout: -1}), []string{"get", "bound"}},
+		{"ring that leaves deadlines alone", ring(redis.RingOptions{ContextTimeoutEnabled: true, WriteTimeout: -2}), []string{"get"}},
+
+		{"function", clientFunc(func(context.Context, redis.Cmder) error { return nil }), nil},
+		{"type that embeds a client", embedding{closing(t, redis.NewClient(&redis.Options{}))}, nil},
+
+		{"nil", nil, []string{"invalid"}},
+		{"nil *redis.Client", (*redis.Client)(nil), []string{"invalid"}},
+		{"nil *redis.ClusterClient", (*redis.ClusterClient)(nil), []string{"invalid"}},
+		{"nil function", clientFunc(nil), []string{"invalid"}},
+		{"pipeline", closing(t, redis.NewClient(&redis.Options{})).Pipeline(), []string{"invalid"}},
+		{"transaction pipeline", closing(t, redis.NewClient(&redis.Options{})).TxPipeline(), []string{"invalid"}},
+		{"transaction", new(redis.Tx), []string{"invalid"}},
+		{"single connection", new(redis.Conn), []string{"invalid"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := New(tt.client)
+			if diff := cmp.Diff(tt.want, abilities(e)); diff != "" {
+				t.Errorf("abilities (-want +got):\n%s", diff)
+			}
+			if b, ok := e.(driver.Bounder); ok {
+				if diff := cmp.Diff(tt.want, abilities(b.Bound(1))); diff != "" {
+					t.Errorf("abilities when bounded (-want +got):\n%s", diff)
+				}
+			}
+			if slices.Contains(tt.want, "invalid") {
+				if _, err := eval(t.Context(), e); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "hand over") {
+					t.Errorf("Eval: %v; want an error that says not sent and what to do", err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheRegistryAdoptsClientsOfGoRedis(t *testing.T) {
+	e, err := driver.Adopt(closing(t, redis.NewClient(&redis.Options{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get", "bound"}, abilities(e)); diff != "" {
+		t.Errorf("abilities (-want +got):\n%s", diff)
+	}
+	if _, err := driver.Adopt((*redis.Client)(nil)); err == nil || !strings.Contains(err.Error(), "goredis: client is nil") {
+		t.Errorf("Adopt(nil *redis.Client): %v; want the error of this package", err)
+	}
+	if _, err := driver.Adopt("a string"); err == nil || !strings.Contains(err.Error(), "no driver takes a client of type string") {
+		t.Errorf("Adopt(string): %v; want that no driver takes it", err)
+	}
+}
+
+func TestAnOpenedClientIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
+	s := serve(t, answer("$1\r\na\r\n"))
+	e, err := driver.Open("goredis", "redis://"+s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get", "bound", "close"}, abilities(e)); diff != "" {
+		t.Errorf("abilities (-want +got):\n%s", diff)
+	}
+	b := e.(driver.Bounder).Bound(1e9)
+	if _, err := eval(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.(driver.Closer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []driver.Evaler{e, b} {
+		if _, err := eval(t.Context(), e); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("Eval after Close: %v; want ErrNotSent and redis.ErrClosed", err)
+		}
+	}
+}
+
+func TestAnUnusableDSNIsAnErrorOfOpen(t *testing.T) {
+	for _, dsn := range []string{"localhost:6379", "redis://localhost?pool_size=-1"} {
+		if e, err := driver.Open("goredis", dsn); err == nil {
+			t.Errorf("Open(%q) = %T; want an error", dsn, e)
+		}
+	}
+}
+
+func TestAScriptIsSentOnceWhenItsReplyIsLost(t *testing.T) {
+	s := serve(t, answer(cut)) // executed, as far as anybody knows
+	single := s.client(t, redis.Options{})
+	ring := closing(t, redis.NewRing(&redis.RingOptions{
+		Addrs:       map[string]string{"a": s.addr},
+		HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
+	}))
+	cluster := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(s.addr)}))
+	for _, c := range []Client{single, ring, cluster} {
+		for _, bounded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%T bounded=%v", c, bounded), func(t *testing.T) {
+				e := New(c)
+				if bounded {
+					b, ok := e.(driver.Bounder)
+					if !ok {
+						t.Skip("this client has no bound")
+					}
+					e = b.Bound(1e9)
+				}
+				for name, call := range map[string]func() error{
+					"evalsha": func() error { _, err := eval(t.Context(), e); return err },
+					"get":     func() error { _, _, err := get(t.Context(), t, e); return err },
+				} {
+					before := s.count(name)
+					err := call()
+					if !errors.Is(err, io.EOF) || errors.Is(err, driver.ErrNotSent) {
+						t.Errorf("%s: %v; want io.EOF, and not ErrNotSent", name, err)
+					}
+					if _, ok := errors.AsType[*driver.ServerError](err); ok {
+						t.Errorf("%s: %v is a ServerError", name, err)
+					}
+					if n := s.count(name) - before; n != 1 {
+						t.Errorf("%s was sent %d times, want once", name, n)
+					}
+				}
+			})
+		}
+	}
+	if n := s.count("eval"); n != 0 {
+		t.Errorf("EVAL was sent %d times after a lost reply, want never", n)
+	}
+}
+
+// slots returns a cluster's slots: all on one primary, with replicas.
+func slots(primary string, replicas ...string) func(context.Context) ([]redis.ClusterSlot, error) {
+	nodes := []redis.ClusterNode{{Addr: primary}}
+	for _, r := range replicas {
+		nodes = append(nodes, redis.ClusterNode{Addr: r})
+	}
+	return func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: nodes}}, nil
+	}
+}
+
+func TestAClusterThatReadsFromReplicasRunsScriptsOnThePrimary(t *testing.T) {
+	// What COMMAND says of the two: a GET only reads, a script may write.
+	const commands = "*2\r\n" +
+		"*6\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n" +
+		"*6\r\n$7\r\nevalsha\r\n:-3\r\n*2\r\n+noscript\r\n+movablekeys\r\n:0\r\n:0\r\n:0\r\n"
+	node := func(args []string) string {
+		if strings.EqualFold(args[0], "command") {
+			return commands
+		}
+		return "$1\r\na\r\n"
+	}
+	for name, o := range map[string]redis.ClusterOptions{
+		"ReadOnly":       {ReadOnly: true},
+		"RouteRandomly":  {RouteRandomly: true},
+		"RouteByLatency": {RouteByLatency: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			primary, replica := serve(t, node), serve(t, node)
+			o.ClusterSlots = slots(primary.addr, replica.addr)
+			c := closing(t, redis.NewClusterClient(&o))
+			e := New(c)
+			for range 30 {
+				if _, err := eval(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Get(t.Context(), "{k}").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if p, r := primary.count("evalsha"), replica.count("evalsha"); p != 30 || r != 0 {
+				t.Errorf("scripts: %d on the primary, %d on the replica; want 30 and 0", p, r)
+			}
+			// The control: this client does read from replicas. Which node is
+			// the closest is anybody's guess here.
+			if name != "RouteByLatency" && replica.count("get") == 0 {
+				t.Error("the client itself never reads from the replica: this test shows nothing")
+			}
+		})
+	}
+}
+
+func TestARedirectionIsFollowed(t *testing.T) {
+	to := serve(t, answer("$1\r\nb\r\n"))
+	for _, kind := range []string{"MOVED", "ASK"} {
+		from := serve(t, answer("-"+kind+" 7629 "+to.addr+"\r\n"))
+		c := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(from.addr)}))
+		r, err := eval(t.Context(), New(c))
+		if s, _ := r.Str(); err != nil || s != "b" {
+			t.Errorf("%s: got %v, %v; want b", kind, r, err)
+		}
+	}
+}
+
+func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
+	const unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+	tests := []struct {
+		name          string
+		evalsha, eval string
+		wantEval      int
+		want          string // in the error; empty for success
+	}{
+		{"after NOSCRIPT", unknown, "$1\r\na\r\n", 1, ""},
+		{"once", unknown, unknown, 1, "NOSCRIPT"},
+		{"not after another error that has the word", "-ERR NOSCRIPT is a word\r\n", "", 0, "ERR NOSCRIPT is a word"},
+		{"not for a code that starts the same", "-NOSCRIPTS x\r\n", "", 0, "NOSCRIPTS"},
+		{"not for an element", "*1\r\n" + unknown, "", 0, "NOSCRIPT"},
+		{"not for a value", "$8\r\nNOSCRIPT\r\n", "", 0, ""},
+		{"not after a lost reply", cut, "", 0, "EOF"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, func(args []string) string {
+				if args[0] == "eval" {
+					return tt.eval
+				}
+				return tt.evalsha
+			})
+			_, err := eval(t.Context(), New(s.client(t, redis.Options{})))
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v; want one with %q", err, tt.want)
+			}
+			if sha, src := s.count("evalsha"), s.count("eval"); sha != 1 || src != tt.wantEval {
+				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
+			}
+		})
+	}
+}
+
+func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
+	const unknown = "-NOSCRIPT x\r\n"
+	s := serve(t, func(args []string) string {
+		if args[0] == "evalsha" {
+			return unknown
+		}
+		return "$-1\r\n"
+	})
+	keys := []string{"{k}", "\x00\r\n\xff", ""}
+	args := []string{"1.0", "007", "", "$5", strings.Repeat("x", 1<<16)}
+	r, err := New(s.client(t, redis.Options{})).Eval(t.Context(), script, keys, args)
+	if err != nil || r.Kind() != driver.KindNil {
+		t.Fatalf("got %v, %v; want nil", r, err)
+	}
+	tail := slices.Concat([]string{"3"}, keys, args)
+	want := [][]string{
+		append([]string{"evalsha", script.SHA1()}, tail...),
+		append([]string{"eval", script.Source()}, tail...),
+	}
+	if diff := cmp.Diff(want, s.commands()); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+}
+
+func TestGetReturnsTheValueOrThatThereIsNone(t *testing.T) {
+	var reply string
+	s := serve(t, func([]string) string { return reply })
+	e := New(s.client(t, redis.Options{}))
+	for _, tt := range []struct {
+		reply, want string
+		ok          bool
+	}{
+		{"$3\r\na\r\n\r\n", "a\r\n", true},
+		{"$0\r\n\r\n", "", true},
+		{"$-1\r\n", "", false},
+	} {
+		reply = tt.reply
+		v, ok, err := get(t.Context(), t, e)
+		if v != tt.want || ok != tt.ok || err != nil {
+			t.Errorf("reply %q: got %q, %v, %v; want %q, %v", tt.reply, v, ok, err, tt.want, tt.ok)
+		}
+	}
+	reply = "-WRONGTYPE Operation against a key\r\n"
+	_, _, err := get(t.Context(), t, e)
+	if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "WRONGTYPE" {
+		t.Errorf("wrong type: %v; want a ServerError with the code WRONGTYPE", err)
+	}
+}
+
+func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
+	s := serve(t, answer("$1\r\na\r\n"))
+	e := New(s.client(t, redis.Options{}))
+	for _, e := range []driver.Evaler{e, e.(driver.Bounder).Bound(1e9)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := eval(ctx, e); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+			t.Errorf("Eval: %v; want ErrNotSent and context.Canceled", err)
+		}
+		if _, _, err := get(ctx, t, e); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+			t.Errorf("Get: %v; want ErrNotSent and context.Canceled", err)
+		}
+	}
+	if got := s.commands(); len(got) != 0 {
+		t.Errorf("the server received %q, want nothing", got)
+	}
+}
+
+func TestARefusedDialIsNotSent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	c := closing(t, redis.NewClient(&redis.Options{Addr: l.Addr().String(), DialerRetries: 1}))
+	_, err = eval(t.Context(), New(c))
+	if _, ok := errors.AsType[*net.OpError](err); !ok || !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("got %v; want ErrNotSent and a *net.OpError", err)
+	}
+}

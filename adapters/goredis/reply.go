@@ -1,0 +1,36 @@
+package goredis
+
+import (
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache/driver"
+)
+
+// reply converts what go-redis read. An error among the elements of a list is
+// the reply's error. Types that only RESP3 has are errors: scripts of leasecache
+// do not return them.
+func reply(v any) (driver.Reply, error) {
+	switch v := v.(type) {
+	case nil:
+		return driver.Nil(), nil
+	case int64:
+		return driver.Int(v), nil
+	case string:
+		return driver.Str(v), nil
+	case []any:
+		elems := make([]driver.Reply, len(v))
+		for i, e := range v {
+			r, err := reply(e)
+			if err != nil {
+				return driver.Reply{}, err
+			}
+			elems[i] = r
+		}
+		return driver.List(elems...), nil
+	case redis.Error:
+		return driver.Reply{}, driver.ParseServerError(v.Error(), v)
+	}
+	return driver.Reply{}, fmt.Errorf("goredis: the script returned a %T: want nil, an integer, a string or a list of them", v)
+}

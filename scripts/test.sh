@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# scripts/test.sh        everything: prerequisites, images, lint, the tests of all modules on all servers, the mutants
+# scripts/test.sh quick  what daily work needs: the root, and the adapters on the embedded server and on one real one
+#
+# Ends with one line for each adapter and server that the conformance suite ran on. The tests append those lines to the
+# file that LEASECACHE_REPORT names.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+mode=${1:-full}
+case $mode in
+full)
+	images=() flags=() timeout=20m
+	dirs=$(modules released internal)
+	expect='^conformance: '
+	;;
+quick)
+	images=(valkey-9) flags=(-short) timeout=3m
+	dirs=$(modules released internal | grep -E '^(\.|adapters/.*|tests)$')
+	expect='^conformance: .* on valkey-9'
+	;;
+*)
+	printf 'test.sh: "%s" is not a mode: want quick, or nothing\n' "$mode" >&2
+	exit 2
+	;;
+esac
+
+report=$(mktemp "${TMPDIR:-/tmp}/leasecache-report.XXXXXX")
+trap 'rm -f "$report"' EXIT
+export LEASECACHE_REPORT=$report
+
+scripts/check-prereqs.sh
+
+# Whoever names servers in the environment brings all of them; without an engine the servers come from PATH.
+if engine_runs && ! servers_named; then
+	heading "images"
+	scripts/images.sh ${images[@]+"${images[@]}"}
+fi
+
+failed=()
+if [[ $mode == full ]]; then
+	scripts/lint.sh || failed+=(lint)
+fi
+
+# One module after the other: tests of timing and of races are worth most when nothing else takes the processors.
+for dir in $dirs; do
+	heading "go test: $dir"
+	run=(go test -race -timeout="$timeout" ${flags[@]+"${flags[@]}"})
+	if [[ $dir == tests ]]; then
+		run+=(-count=1) # what a real server did last time says nothing about now
+		[[ $mode == full ]] || run+=(-run='Conform/^valkey-9$')
+	fi
+	(cd "$dir" && "${run[@]}" ./...) || failed+=("the tests of $dir")
+done
+
+# A mutant that a test catches proves nothing while that test fails anyway.
+if [[ $mode == full ]] && ((${#failed[@]} == 0)); then
+	heading "mutants"
+	(cd tests && go run ./mutants) || failed+=(mutants)
+fi
+
+heading "conformance"
+sort -u "$report"
+grep -q "$expect" "$report" || failed+=("the report: no line matches \"$expect\"")
+
+if ((${#failed[@]} > 0)); then
+	printf '\nFAILED after %d min %d s:\n' $((SECONDS / 60)) $((SECONDS % 60)) >&2
+	printf '  - %s\n' "${failed[@]}" >&2
+	exit 1
+fi
+printf '\nAll passed in %d min %d s.\n' $((SECONDS / 60)) $((SECONDS % 60))

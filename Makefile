@@ -40,4 +40,4 @@ bench: ## Measure reads beside the client's bare GET and EVALSHA.
 
 .PHONY: script-mutants
 script-mutants: ## Remove each condition of the scripts in turn; a test must notice.
-	@cd tests && GOWORK=off go run ./mutants
+	@scripts/mutants.sh

@@ -56,7 +56,7 @@ done
 # A mutant that a test catches proves nothing while that test fails anyway.
 if [[ $mode == full ]] && ((${#failed[@]} == 0)); then
 	heading "mutants"
-	(cd tests && go run ./mutants) || failed+=(mutants)
+	scripts/mutants.sh || failed+=(mutants)
 fi
 
 heading "conformance"

@@ -1,0 +1,207 @@
+//go:build mutants
+
+// Package mutants shows that the tests can fail: it removes the conditions of
+// the scripts and the checks of the core that the guarantees rest on, one at a
+// time, in a build of its own, and expects a named test to turn red.
+package mutants
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasecache/leasecache/servertest"
+)
+
+// mutant is one place in the code, changed.
+type mutant struct {
+	name      string
+	guarantee string // what the condition is there for
+	file      string // from the root of the repository
+	old, new  string // old stands once in the file
+	test      string // a case of the conformance suite, or a test of module tests if it starts with "Test"
+}
+
+// limit is for how long a mutant may run. One that hangs is red as well.
+const limit = 3 * time.Minute
+
+func TestNoMutantSurvives(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCoverage(t, root)
+
+	s := servertest.Start(t, servertest.Named(t, "valkey-9"))
+	env := append(os.Environ(),
+		"LEASECACHE_ADDR_VALKEY_9="+s.Addr, // all share it
+		"LEASECACHE_PATIENCE=5s",           // what is expected to happen happens at once, or never
+		"LEASECACHE_REPORT=",
+	)
+	dir := t.TempDir()
+
+	// What is red must be so because of the mutant.
+	base := build(t, root, filepath.Join(dir, "base"), "")
+	var tests []string
+	for _, m := range catalogue {
+		if !slices.Contains(tests, m.test) {
+			tests = append(tests, m.test)
+		}
+	}
+	for _, name := range tests {
+		if out, err := run(t, root, base, env, pattern(name)); err != nil {
+			t.Fatalf("%s is red without a mutant:\n%s", name, out)
+		} else if !strings.Contains(out, "--- PASS: "+topLevel(name)) {
+			t.Fatalf("%s did not run:\n%s", name, out)
+		}
+	}
+
+	survived := make([]bool, len(catalogue))
+	t.Run("mutants", func(t *testing.T) {
+		for i, m := range catalogue {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				binary := build(t, root, filepath.Join(dir, "mutant"), m.write(t, root, dir))
+				if out, err := run(t, root, binary, env, pattern(m.test)); err == nil {
+					survived[i] = true
+					t.Errorf("the mutant survived %s:\n%s", m.test, out)
+				}
+			})
+		}
+	})
+
+	red := 0
+	fmt.Printf("%-54s  %-9s  %s\n", "mutant", "guarantee", "turned red")
+	for i, m := range catalogue {
+		verdict := m.test
+		if survived[i] {
+			verdict = "SURVIVED " + verdict
+		} else {
+			red++
+		}
+		fmt.Printf("%-54s  %-9s  %s\n", m.name, m.guarantee, verdict)
+	}
+	fmt.Printf("mutants: %d of %d turned a named test red\n", red, len(catalogue))
+}
+
+// write makes the overlay of a build with the mutant in it.
+func (m mutant) write(t *testing.T, root, dir string) string {
+	t.Helper()
+	path := filepath.Join(root, m.file)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), m.old); n != 1 {
+		t.Fatalf("mutant %q: %q stands %d times in %s; want once", m.name, m.old, n, m.file)
+	}
+	changed := filepath.Join(dir, "changed-"+filepath.Base(m.file))
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}
+
+func build(t *testing.T, root, binary, overlay string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay", overlay, ".")
+	if overlay == "" {
+		cmd = exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, ".")
+	}
+	cmd.Dir = filepath.Join(root, "tests")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("a mutant must compile: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// run runs one test; the error says that it was red.
+func run(t *testing.T, root, binary string, env []string, pattern string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, "-test.run", pattern, "-test.v", "-test.count", "1")
+	cmd.Dir = filepath.Join(root, "tests")
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), err
+}
+
+func topLevel(name string) string {
+	if strings.HasPrefix(name, "Test") {
+		top, _, _ := strings.Cut(name, "/")
+		return top
+	}
+	return "TestEveryDriverConformsOnEveryServer"
+}
+
+// pattern selects a test on the one server that is there.
+func pattern(name string) string {
+	if strings.HasPrefix(name, "Test") {
+		top, rest, ok := strings.Cut(name, "/")
+		if !ok {
+			return "^" + top + "$"
+		}
+		return "^" + top + "$/^valkey-9$/" + rest
+	}
+	return "^TestEveryDriverConformsOnEveryServer$/^valkey-9$/^goredis$/^cases$/^" + regexp.QuoteMeta(name) + "$"
+}
+
+var condition = regexp.MustCompile(`\b(if|elseif|while|and|or)\b`)
+
+// checkCoverage fails if a condition of a script has no mutant: a line with one
+// must be part of the text that a mutant replaces.
+func checkCoverage(t *testing.T, root string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "internal/protocol/*.lua"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts found: %v", err)
+	}
+	for _, path := range files {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rel = filepath.ToSlash(rel)
+		offset := 0
+		for line := range strings.Lines(string(source)) {
+			code, _, _ := strings.Cut(line, "--")
+			for _, at := range condition.FindAllStringIndex(code, -1) {
+				pos := offset + at[0]
+				if !slices.ContainsFunc(catalogue, func(m mutant) bool {
+					start := strings.Index(string(source), m.old)
+					return m.file == rel && start >= 0 && start <= pos+len("if ") && pos < start+len(m.old)
+				}) {
+					t.Errorf("no mutant removes the condition at %s: %s", rel, strings.TrimSpace(line))
+				}
+			}
+			offset += len(line)
+		}
+	}
+}

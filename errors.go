@@ -126,8 +126,7 @@ func (e *stepError) Unwrap() []error {
 
 // serverCode returns the code of the server's error reply in err, or "".
 func serverCode(err error) string {
-	var se *driver.ServerError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*driver.ServerError](err); ok {
 		return se.Code
 	}
 	return ""
@@ -147,10 +146,10 @@ func isUnavailable(err error) bool {
 	if errors.Is(err, protocol.ErrReply) {
 		return false
 	}
-	switch code := serverCode(err); {
-	case code == "":
+	switch code := serverCode(err); code {
+	case "":
 		return true
-	case code == "ERR":
+	case "ERR":
 		return strings.Contains(err.Error(), "max number of clients")
 	default:
 		return transient[code]

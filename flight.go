@@ -173,16 +173,11 @@ func (c *Cache[V]) settle(o outcome[V]) (Result[V], error) {
 // is locked.
 func (c *Cache[V]) join(s *shard[V], kind flightKind, ws ...*waiter[V]) bool {
 	key := ws[0].key
-	e := s.entries[key]
-	if e == nil {
-		e = &entry[V]{}
-		if s.entries == nil {
-			s.entries = map[string]*entry[V]{}
-		}
-	}
+	e := s.entry(key)
 	f := e.flights[kind]
 	if f == nil {
 		if !c.work.begin() {
+			s.tidy(key, e)
 			return false
 		}
 		f = &flight[V]{
@@ -191,7 +186,6 @@ func (c *Cache[V]) join(s *shard[V], kind flightKind, ws ...*waiter[V]) bool {
 			wake: make(chan struct{}, 1),
 		}
 		e.flights[kind] = f
-		s.entries[key] = e
 		if kind == unleasedFlight {
 			go f.runUnleased()
 		} else {
@@ -294,6 +288,20 @@ func (f *flight[V]) detach() {
 	}
 	e.flights[f.kind] = nil
 	f.shard.tidy(f.key, e)
+}
+
+// entry returns the entry of key, which may be new: then tidy has to follow if
+// nothing came of it. The shard is locked.
+func (s *shard[V]) entry(key string) *entry[V] {
+	e := s.entries[key]
+	if e == nil {
+		e = &entry[V]{}
+		if s.entries == nil {
+			s.entries = map[string]*entry[V]{}
+		}
+		s.entries[key] = e
+	}
+	return e
 }
 
 // tidy forgets a key that has nothing under way. The shard is locked.

@@ -74,7 +74,11 @@ func (f *flight[V]) overdue(leader *waiter[V]) {
 // admit takes what a load without a lease needs: a slot of the key, a place of
 // MaxUnleasedLoads, and one of MaxLoads. The shard is locked.
 func (f *flight[V]) admit() bool {
-	c, e := f.c, f.shard.entries[f.key]
+	c := f.c
+	// A flight that an invalidation has detached may find that its load, which has
+	// just ended, was the last thing that the key had.
+	e := f.shard.entry(f.key)
+	defer f.shard.tidy(f.key, e)
 	if e.loads >= maxKeyLoads {
 		return false
 	}

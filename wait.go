@@ -2,6 +2,7 @@ package leasecache
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -152,7 +153,7 @@ func (f *flight[V]) abandon(reserved bool, lease protocol.Lease) {
 
 // unknownLease returns the lease that a failed acquisition may have set.
 func unknownLease(token protocol.Token, err error) protocol.Lease {
-	if se, ok := err.(*stepError); token != "" && ok && se.unknown {
+	if se, ok := errors.AsType[*stepError](err); token != "" && ok && se.unknown {
 		return token.Unknown()
 	}
 	return ""

@@ -13,14 +13,15 @@ import (
 // Cases of G8 and G9: how loads and reads end, and what they leave.
 
 // goGet runs a Get that may panic or exit its goroutine.
-func goGet(e *env, c *leasecache.Cache[string], key string, load leasecache.Loader[string]) (done chan struct{}, panicked *any, err *error) {
-	done, panicked, err = make(chan struct{}), new(any), new(error)
+func goGet(e *env, c *leasecache.Cache[string], key string, load leasecache.Loader[string]) (done chan struct{}, panicked *any) {
+	done, panicked = make(chan struct{}), new(any)
 	go func() {
 		defer close(done)
 		defer func() { *panicked = recover() }()
-		_, *err = c.Get(e.ctx, key, load)
+		v, err := c.Get(e.ctx, key, load)
+		e.Errorf("Get returned %q, %v; want a panic", v, err)
 	}()
-	return done, panicked, err
+	return done, panicked
 }
 
 // explode has a name to find in a stack.
@@ -39,7 +40,7 @@ var endCases = []testCase{
 		rule: "A panic in a loader must release the lease, reach its caller with its stack, and reach those who waited as an error.",
 		run: func(e *env) {
 			c := e.cache(cacheOptions)
-			done, panicked, _ := goGet(e, c, "k", func(context.Context) (string, error) {
+			done, panicked := goGet(e, c, "k", func(context.Context) (string, error) {
 				explode()
 				return "", nil
 			})
@@ -62,7 +63,7 @@ var endCases = []testCase{
 			held := p.On(e.isRead("k"), 1, HoldReply)
 			g := newGate()
 			load := g.loaderOf(func(context.Context) (string, error) { panic("boom") })
-			done, panicked, _ := goGet(e, c, "k", load)
+			done, panicked := goGet(e, c, "k", load)
 			await(e, "read or lease is executed", held.Caught())
 			before := e.goRead(c, "k", loaderOf("wrong", nil))
 			e.misses(c, 2)
@@ -90,17 +91,13 @@ var endCases = []testCase{
 		rule: "A loader that ends by runtime.Goexit must release the lease, and its caller's goroutine must end too.",
 		run: func(e *env) {
 			c := e.cache(cacheOptions)
-			returned := false
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				c.Get(e.ctx, "k", goexit)
-				returned = true
+				v, err := c.Get(e.ctx, "k", goexit)
+				e.Errorf("Get returned %q, %v after its loader called runtime.Goexit", v, err)
 			}()
 			await(e, "the caller's goroutine ends", done)
-			if returned {
-				e.Error("Get returned after its loader called runtime.Goexit")
-			}
 			e.leaseGone("k")
 			e.goRead(c, "k", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, "")
 		},
@@ -161,6 +158,25 @@ var endCases = []testCase{
 				e.Errorf("Get returned %v after %d lost replies, and ran %d loads", err, lost.Hits(), none.count())
 			}
 			e.leaseGone("k")
+
+			// The first attempt took the lease; the second one failed for sure.
+			lost.Remove()
+			var once sync.Once
+			p.On(func(command []string) bool {
+				first := false
+				if e.isRead("k2")(command) {
+					once.Do(func() { first = true })
+					if !first {
+						e.do("RPUSH", e.value("k2"), "x")
+					}
+				}
+				return first
+			}, -1, DropReply)
+			_, err = c.Get(e.ctx, "k2", loaderOf("wrong", &none))
+			if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || none.count() > 0 {
+				e.Errorf("Get returned %v, and ran %d loads; want the second attempt's WRONGTYPE", err, none.count())
+			}
+			e.leaseGone("k2")
 		},
 	},
 	{
@@ -186,9 +202,10 @@ var endCases = []testCase{
 				e.Fatal(err)
 			}
 			e.leaseGone("k")
-			if none.count() > 0 {
-				e.Error("a load ran that nobody waited for")
+			if n := c.Stats().Loads; n > 0 || none.count() > 0 {
+				e.Errorf("%d loads ran that nobody waited for", n)
 			}
+			e.wantNotStored("k")
 		},
 	},
 	{

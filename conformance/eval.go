@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,8 +28,10 @@ func (e *env) counting(then string) *driver.Script {
 
 func (e *env) counted(key string) int64 {
 	e.Helper()
-	var n int64
-	fmt.Sscan(e.do("GET", key).Str, &n)
+	n, err := strconv.ParseInt(e.do("GET", key).Str, 10, 64)
+	if err != nil {
+		e.Fatalf("the counter of runs: %v", err)
+	}
 	return n
 }
 
@@ -106,7 +110,7 @@ var evalCases = []testCase{
 				if na, _ := r.At(1).Int(); na != int64(len(args)) {
 					e.Fatalf("the script got %d arguments; want %d", na, len(args))
 				}
-				for i, want := range append(keys[:len(keys):len(keys)], args...) {
+				for i, want := range append(slices.Clip(keys), args...) {
 					if got, ok := r.At(2 + i).Str(); !ok || got != want {
 						e.Fatalf("key or argument %d came back as %v (%.40q); want %.40q of %d bytes", i, r.At(2+i), got, want, len(want))
 					}
@@ -279,8 +283,7 @@ var evalCases = []testCase{
 			// The first calls may meet the connections that were cut.
 			e.eventually("a call on a server that refuses connections is ErrNotSent", func() bool {
 				_, err := d.Eval(e.ctx, s, []string{key}, nil)
-				var se *driver.ServerError
-				if err == nil || errors.As(err, &se) {
+				if _, replied := errors.AsType[*driver.ServerError](err); err == nil || replied {
 					e.Fatalf("got the error %v from a server that is down", err)
 				}
 				return errors.Is(err, driver.ErrNotSent)

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -14,8 +15,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Tests of several processes start this binary again: see worker_test.go.
+	if config, ok := os.LookupEnv(workerEnv); ok {
+		os.Exit(work(config))
+	}
+	redis.SetLogger(silent{})
 	goleak.VerifyTestMain(m)
 }
+
+// silent keeps go-redis from printing each connection that a test has broken:
+// the calls return it.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // drivers are the adapters under test that reach a server over the network.
 var drivers = []struct {

@@ -7,25 +7,22 @@
 --
 -- 1 always. Needs no memory, and takes a value of any type.
 
--- Whatever can be refused comes before the first write.
 local window = tonumber(ARGV[1])
-local left = 0
 if window > 0
   and redis.call('TYPE', KEYS[1]).ok == 'string'
   and redis.call('GETRANGE', KEYS[1], 0, #ARGV[2] - 1) ~= ARGV[2] then
-  left = redis.call('PTTL', KEYS[1])
+  local left = redis.call('PTTL', KEYS[1])
   if left < 0 or left > window then
     left = window
   end
+  -- The first write. If the user may not DEL, nothing has changed yet; if he may,
+  -- nothing below can fail but what runs by pcall.
+  redis.call('DEL', KEYS[2])
+  -- The deadline is set before the name changes, so there is no moment at which
+  -- a stale copy lives longer.
+  if redis.pcall('PEXPIRE', KEYS[1], left) == 1 then
+    redis.pcall('RENAME', KEYS[1], KEYS[3])
+  end
 end
-
--- If the user may not DEL, this fails before anything has changed.
-redis.call('DEL', KEYS[2])
-
--- The deadline is set before the name changes, so there is no moment at which a
--- stale copy lives longer. pcall: after the first write nothing may fail.
-if left > 0 and redis.pcall('PEXPIRE', KEYS[1], left) == 1 then
-  redis.pcall('RENAME', KEYS[1], KEYS[3])
-end
-redis.call('DEL', KEYS[1])
+redis.call('DEL', KEYS[2], KEYS[1])
 return 1

@@ -289,8 +289,8 @@ func (d *decoder) text(n int) (string, error) {
 			d.raw = append(d.raw, chunk...)
 		}
 		s, err := cutLineBreak(chunk)
-		d.r.Discard(size)
-		return s, err
+		_, discardErr := d.r.Discard(size) // size bytes are buffered
+		return s, errors.Join(err, discardErr)
 	}
 	// As n is only a claim, the buffer grows with what arrives.
 	var buf []byte

@@ -3,6 +3,7 @@ package leasecache
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"unsafe"
 )
 
@@ -68,7 +69,7 @@ func newCoder[V any](codec Codec) coder[V] {
 			// A codec may read the string's bytes in place: it promises to
 			// neither change nor keep them.
 			if err := codec.Unmarshal(unsafe.Slice(unsafe.StringData(payload), len(payload)), &v); err != nil {
-				return v, fmt.Errorf("leasecache: decode %d bytes as %T: %w", len(payload), v, err)
+				return v, fmt.Errorf("leasecache: decode %d bytes as %v: %w", len(payload), reflect.TypeFor[V](), err)
 			}
 			return v, nil
 		},

@@ -143,7 +143,7 @@ var transient = map[string]bool{
 // isUnavailable reports whether err, the error of a call, says that the server
 // cannot be used for now, rather than that the call is wrong.
 func isUnavailable(err error) bool {
-	if errors.Is(err, protocol.ErrReply) {
+	if errors.Is(err, protocol.ErrReply) || errors.Is(err, ErrClosed) {
 		return false
 	}
 	switch code := serverCode(err); code {

@@ -122,9 +122,9 @@ func (f *flight[V]) prepare(l *load[V], o *outcome[V]) (p fillable) {
 		return p
 	}
 	switch {
-	case ttlSet && ttl < time.Millisecond:
+	case ttlSet && (ttl < time.Millisecond || ttl > mostDuration):
 		c.stats.failed(ErrorTTL)
-		err := fmt.Errorf("%w: the loader of %s chose %v: it must be at least 1ms; use DoNotStore for a value that must not be cached",
+		err := fmt.Errorf("%w: the loader of %s chose %v: it must be at least 1ms, and at most 100 years; use DoNotStore for a value that must not be cached",
 			ErrTTL, protocol.Quote(f.key), ttl)
 		*o = outcome[V]{err: err}
 		return p
@@ -185,7 +185,7 @@ func (f *flight[V]) finish(ok func(*waiter[V]) bool, leader *waiter[V], o outcom
 	f.shard.mu.Lock()
 	f.detach()
 	taken := f.take(ok)
-	rest := f.take(everyone)
+	f.c.moveOn(f.shard, f.kind, f.take(everyone))
 	if e := f.shard.entries[f.key]; e != nil {
 		for _, other := range e.flights {
 			if other != nil {
@@ -195,7 +195,6 @@ func (f *flight[V]) finish(ok func(*waiter[V]) bool, leader *waiter[V], o outcom
 	}
 	f.shard.mu.Unlock()
 	f.deliverLoad(taken, leader, o, encoded)
-	f.c.rejoin(f.kind, rest)
 }
 
 // lost ends a load whose fill was rejected.
@@ -205,8 +204,11 @@ func (f *flight[V]) lost(leader *waiter[V], o outcome[V], encoded bool) {
 		f.finish(f.before, leader, outcome[V]{err: ErrLeaseLost}, false)
 	case LostReread:
 		f.finish(func(w *waiter[V]) bool {
+			if !f.before(w) {
+				return false // it has lost nothing
+			}
 			w.rereads++
-			return f.before(w) && w.rereads > maxRereads
+			return w.rereads > maxRereads
 		}, leader, outcome[V]{err: ErrLeaseLost}, false)
 	default:
 		o.uncached = LeaseLost

@@ -210,16 +210,11 @@ func (c *Cache[V]) isLoading(key string) bool {
 	return e != nil && e.flights[readFlight] != nil && e.flights[readFlight].leased
 }
 
-// rejoin moves waiters on to the next flight of that kind.
-func (c *Cache[V]) rejoin(kind flightKind, ws []*waiter[V]) {
-	if len(ws) == 0 {
-		return
-	}
-	s := c.shardOf(ws[0].key)
-	s.mu.Lock()
-	ok := c.join(s, kind, ws...)
-	s.mu.Unlock()
-	if !ok {
+// moveOn moves waiters that were taken from a flight on to the next one of that
+// kind. The shard has been locked since they were taken, so that no other flight
+// comes and goes in between.
+func (c *Cache[V]) moveOn(s *shard[V], kind flightKind, ws []*waiter[V]) {
+	if len(ws) > 0 && !c.join(s, kind, ws...) {
 		deliver(ws, outcome[V]{err: ErrClosed})
 	}
 }
@@ -257,7 +252,7 @@ func (f *flight[V]) nudge() {
 }
 
 // take removes the waiters that ok selects, and returns them. The shard is
-// locked. What take returns must be delivered to, or rejoin.
+// locked. What take returns must be delivered to, or move on.
 func (f *flight[V]) take(ok func(*waiter[V]) bool) []*waiter[V] {
 	var taken []*waiter[V]
 	kept := f.waiters[:0]
@@ -317,10 +312,9 @@ func (f *flight[V]) end(ok func(*waiter[V]) bool, o outcome[V]) {
 	f.shard.mu.Lock()
 	f.detach()
 	taken := f.take(ok)
-	rest := f.take(everyone)
+	f.c.moveOn(f.shard, f.kind, f.take(everyone))
 	f.shard.mu.Unlock()
 	deliver(taken, o)
-	f.c.rejoin(f.kind, rest)
 }
 
 // deliver hands o to each waiter.

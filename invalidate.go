@@ -123,25 +123,20 @@ func (c *Cache[V]) deleteEach(ctx context.Context, key string, keys protocol.Key
 func (c *Cache[V]) overtake(key string) {
 	s := c.shardOf(key)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	e := s.entries[key]
 	if e == nil {
-		s.mu.Unlock()
 		return
 	}
-	var late [flightKinds][]*waiter[V]
-	for kind, f := range e.flights {
+	for _, f := range e.flights {
 		switch {
 		case f == nil:
 		case f.leased:
 			f.detach()
-			late[kind] = f.take(func(w *waiter[V]) bool { return !f.before(w) })
+			c.moveOn(s, f.kind, f.take(func(w *waiter[V]) bool { return !f.before(w) }))
 		default:
 			f.nudge() // the lease that it may wait for is gone
 		}
-	}
-	s.mu.Unlock()
-	for kind, ws := range late {
-		c.rejoin(flightKind(kind), ws)
 	}
 }
 

@@ -100,7 +100,7 @@ func New[V any](e driver.Evaler, opts Options) (*Cache[V], error) {
 	}
 	store, shared := e.(*Store)
 	if shared && store == nil {
-		return nil, errors.New("leasecache: Store is nil: check the error of Open, Adopt or NewStore")
+		return nil, errNilStore
 	}
 	if !shared {
 		if store, err = NewStore(e, StoreOptions{}); err != nil {

@@ -67,6 +67,7 @@ type load[V any] struct {
 	decided  Load
 	value    V
 	err      error
+	cut      error // why ctx had ended when the loader returned
 	panicked *PanicError
 	goexit   bool
 }
@@ -101,6 +102,7 @@ func (f *flight[V]) startLoad(w *waiter[V], free func()) *load[V] {
 			cancel()
 		}()
 		l.value, l.err = w.load(l.ctx)
+		l.cut = l.ctx.Err()
 		returned = true
 	}()
 	return l
@@ -150,7 +152,8 @@ func (l *load[V]) finished() bool {
 func (f *flight[V]) loaded(l *load[V]) outcome[V] {
 	stats := &f.c.stats
 	switch {
-	case !l.finished():
+	case !l.finished(), l.cut != nil && errors.Is(l.err, l.cut):
+		// The same for a loader that heeds its context and one that does not.
 		if f.c.loadsCtx.Err() != nil {
 			return outcome[V]{err: fmt.Errorf("%w while the load ran: %w", ErrClosed, context.Canceled)}
 		}

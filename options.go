@@ -55,7 +55,8 @@ type Options struct {
 	PollInterval time.Duration
 
 	// MaxLoads limits how many loads of this cache run at a time in this
-	// process. Others queue for a place before they take a lease. Default: 0,
+	// process. Others queue for a place before they take a lease, in no
+	// particular order, and look for a value every 20 PollIntervals. Default: 0,
 	// no limit.
 	MaxLoads int
 
@@ -129,6 +130,9 @@ const (
 	defaultDropBackoff  = time.Second
 	firstPoll           = 2 * time.Millisecond
 	maxRereads          = 3
+	// queuedPolls is how many poll intervals pass between two looks of a read that
+	// queues for a place of MaxLoads.
+	queuedPolls = 20
 	// maxKeyLoads is how many loads of one key a process runs at most: one that
 	// an invalidation has overtaken, and the one after it.
 	maxKeyLoads = 2
@@ -154,8 +158,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("leasecache: Options.Jitter is %v: it must be at least 0 and below 1", o.Jitter)
 	}
 	setDefault(&o.Lease, defaultLease)
+	if err := checkDuration("Options.Lease", o.Lease); err != nil { // others follow from it
+		return o, err
+	}
 	setDefault(&o.LoadTimeout, o.Lease)
-	setDefault(&o.WaitBound, o.Lease+defaultWaitMargin)
+	setDefault(&o.WaitBound, min(o.Lease+defaultWaitMargin, mostDuration))
 	setDefault(&o.PollInterval, defaultPollInterval)
 	setDefault(&o.DropBackoff, defaultDropBackoff)
 	setDefault(&o.MaxUnleasedLoads, defaultUnleased)
@@ -169,7 +176,6 @@ func (o Options) withDefaults() (Options, error) {
 		name  string
 		value time.Duration
 	}{
-		{"Options.Lease", o.Lease},
 		{"Options.LoadTimeout", o.LoadTimeout},
 		{"Options.WaitBound", o.WaitBound},
 		{"Options.PollInterval", o.PollInterval},
@@ -207,16 +213,19 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// mostDuration keeps sums of durations and moments from overflowing.
+const mostDuration = 100 * 365 * 24 * time.Hour
+
 func checkTTL(name string, d time.Duration) error {
-	if d < time.Millisecond {
-		return fmt.Errorf("%w: %s is %v: it must be at least 1ms", ErrTTL, name, d)
+	if d < time.Millisecond || d > mostDuration {
+		return fmt.Errorf("%w: %s is %v: it must be at least 1ms, and at most 100 years", ErrTTL, name, d)
 	}
 	return nil
 }
 
 func checkDuration(name string, d time.Duration) error {
-	if d < time.Millisecond {
-		return fmt.Errorf("leasecache: %s is %v: it must be at least 1ms", name, d)
+	if d < time.Millisecond || d > mostDuration {
+		return fmt.Errorf("leasecache: %s is %v: it must be at least 1ms, and at most 100 years", name, d)
 	}
 	return nil
 }

@@ -39,6 +39,8 @@ type StoreOptions struct {
 	CallTimeout time.Duration
 }
 
+var errNilStore = errors.New("leasecache: Store is nil: check the error of Open, Adopt or NewStore")
+
 const defaultCallTimeout = time.Second
 
 // Open returns a Store over a new client, made by the driver that is registered
@@ -78,6 +80,9 @@ func Adopt(client any, opts StoreOptions) (*Store, error) {
 func NewStore(e driver.Evaler, opts StoreOptions) (*Store, error) {
 	if e == nil {
 		return nil, errors.New("leasecache: driver is nil: pass what an adapter's New returns")
+	}
+	if s, ok := e.(*Store); ok && s == nil {
+		return nil, errNilStore
 	}
 	if v, ok := e.(driver.Validator); ok {
 		if err := v.Validate(); err != nil {

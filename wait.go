@@ -3,6 +3,7 @@ package leasecache
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // until every waiter has a result or has left.
 func (f *flight[V]) run() {
 	defer f.c.work.end()
-	poll := firstPoll
+	poll := min(firstPoll, f.c.opts.PollInterval)
 	place := false // of MaxLoads, got while asleep
 	for f.stay() {
 		reserved, full := f.reserve(place)
@@ -26,7 +27,13 @@ func (f *flight[V]) run() {
 			continue // some came too late for this read: at once the next
 		}
 		// With jitter, so that processes do not poll in step.
-		place = f.sleep(min(wait, poll/2+rand.N(poll/2)), full)
+		next := poll/2 + rand.N(poll/2)
+		if full {
+			// It waits for its turn, not for another process, and may not be alone:
+			// a FLUSHALL makes every key a load.
+			next = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
+		}
+		place = f.sleep(min(wait, next), full)
 		poll = min(2*poll, f.c.opts.PollInterval)
 	}
 	if place {
@@ -85,7 +92,7 @@ func (f *flight[V]) unreserve() {
 	e := f.shard.entries[f.key]
 	e.loads--
 	for _, other := range e.flights {
-		if other != nil {
+		if other != nil && other != f { // f itself has just looked
 			other.nudge()
 		}
 	}
@@ -117,7 +124,7 @@ func (f *flight[V]) readOrLease(reserved bool) (wait time.Duration, ended bool) 
 	sent := time.Now()
 	r, err := c.read(ctx, f.key, f.keys, token, protocol.ReadOptions{
 		Lease:   c.opts.Lease,
-		Stale:   c.opts.Stale > 0,
+		Stale:   c.opts.Stale > 0 && f.kind != refreshFlight,
 		Refresh: f.kind == refreshFlight,
 	})
 	if err != nil {
@@ -215,7 +222,7 @@ func (f *flight[V]) waitFor(left time.Duration, reserved bool) time.Duration {
 		return 0
 	}
 	if !reserved || left == 0 {
-		return f.c.opts.PollInterval
+		return math.MaxInt64 // the poll interval decides
 	}
 	return left + time.Millisecond // PTTL rounds
 }
@@ -253,14 +260,19 @@ func (f *flight[V]) unavailable(err error) {
 		f.end(everyone, outcome[V]{err: err})
 		return
 	}
+	f.unlease(reasonOf(err), err)
+}
+
+// unlease moves all waiters on to the flight that loads without a lease.
+func (f *flight[V]) unlease(reason Reason, cause error) {
 	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
 	f.detach()
 	ws := f.take(everyone)
-	f.shard.mu.Unlock()
 	for _, w := range ws {
-		w.reason, w.cause = reasonOf(err), err
+		w.reason, w.cause = reason, cause
 	}
-	c.rejoin(unleasedFlight, ws)
+	f.c.moveOn(f.shard, unleasedFlight, ws)
 }
 
 // dropped deals with a value that cannot be decoded.
@@ -273,13 +285,6 @@ func (f *flight[V]) dropped(stored string, cause error) (wait time.Duration, end
 	if err != nil {
 		cause = err
 	}
-	f.shard.mu.Lock()
-	f.detach()
-	ws := f.take(everyone)
-	f.shard.mu.Unlock()
-	for _, w := range ws {
-		w.reason, w.cause = CannotDecode, cause
-	}
-	c.rejoin(unleasedFlight, ws)
+	f.unlease(CannotDecode, cause)
 	return 0, true
 }

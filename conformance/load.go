@@ -114,8 +114,10 @@ var loadCases = []testCase{
 		rule: "A holder that crashed must cost no more than what is left of its lease.",
 		run: func(e *env) {
 			c := e.cache(cacheOptions)
-			e.do("SET", e.lease("k"), "crashed", "PX", "300")
+			e.do("SET", e.lease("k"), "crashed", "PX", "600000")
 			r := e.goRead(c, "k", loaderOf("v", nil))
+			e.eventually("the read waits", func() bool { return c.Stats().Waits == 1 })
+			e.do("PEXPIRE", e.lease("k"), "300") // what is left of the lease
 			r.want(e, "v", leasecache.Loaded, "")
 			e.wantStored("k", "v")
 			if s := c.Stats(); s.Waits != 1 || s.UnleasedLoads != 0 {

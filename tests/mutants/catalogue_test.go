@@ -106,7 +106,7 @@ var catalogue = []mutant{
 	{"join: the load's beginning is not noted", "G3", "fill.go", "\tf.step = f.shard.next()\n\tf.leased = true", "\tf.leased = true", "G8PanicReachesThoseWhoWaited"},
 	{"join: a load while the server is down", "G3", "unleased.go", "\t\tf.detach()\n\t\tf.step = f.shard.next()\n\t\tf.shard.mu.Unlock()\n\t\tf.loadUnleased()", "\t\tf.step = f.shard.next()\n\t\tf.shard.mu.Unlock()\n\t\tf.loadUnleased()", "G3LoadsWhileTheServerIsDownAreNotJoinedLate"},
 	{"join: an invalidation overtakes nothing", "G3", "invalidate.go", "\tdefer c.overtake(key)\n", "", "G3LocalInvalidationOvertakesTheLoad"},
-	{"join: who joined late waits for what was overtaken", "G3", "invalidate.go", "late[kind] = f.take(func(w *waiter[V]) bool { return !f.before(w) })", "_ = kind", "G3LocalInvalidationOvertakesTheLoad"},
+	{"join: who joined late waits for what was overtaken", "G3", "invalidate.go", "c.moveOn(s, f.kind, f.take(func(w *waiter[V]) bool { return !f.before(w) }))", "", "G3LocalInvalidationOvertakesTheLoad"},
 	{"join: a moved waiter counts as new", "G3", "flight.go", "\tfor _, w := range ws {\n\t\tif !w.gone {", "\tfor _, w := range ws {\n\t\tw.arrived = s.next()\n\t\tif !w.gone {", "G3WhoMovesOnTakesWhatWasSentAfterHeCame"},
 
 	// The core: how many loads run.
@@ -120,8 +120,8 @@ var catalogue = []mutant{
 	{"loads: the wait bound is none", "G9", "unleased.go", "return w != leader && !w.deadline.After(now)", "return now.IsZero()", "G2WaitBound"},
 	{"loads: a load ends with its caller", "G9", "load.go", "context.WithTimeout(context.WithoutCancel(w.ctx), c.opts.LoadTimeout)", "context.WithTimeout(w.ctx, c.opts.LoadTimeout)", "G9CallersLeaveAtOnce"},
 	{"loads: LoadTimeout is none", "G9", "load.go", "context.WithTimeout(context.WithoutCancel(w.ctx), c.opts.LoadTimeout)", "context.WithTimeout(context.WithoutCancel(w.ctx), time.Hour)", "G2LoaderThatIgnoresItsContext"},
-	{"loads: rereads without end", "G4", "fill.go", "w.rereads > maxRereads", "false", "G4RereadIsBounded"},
-	{"loads: never reread", "G4", "fill.go", "w.rereads > maxRereads", "true", "G4RejectedLoadIsReread"},
+	{"loads: rereads without end", "G4", "fill.go", "return w.rereads > maxRereads", "return false", "G4RereadIsBounded"},
+	{"loads: never reread", "G4", "fill.go", "return w.rereads > maxRereads", "return true", "G4RejectedLoadIsReread"},
 
 	// The core: how leases, calls and reads end.
 	{"end: no release without a fill", "G8", "fill.go", "c.release(f.key, f.keys, r.Lease)\n\t\tf.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "f.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "G8LoadsWithoutAFillReleaseTheLease"},

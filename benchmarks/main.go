@@ -1,0 +1,181 @@
+// Command benchmarks measures what leasecache costs beside the bare commands of the client that it uses, on a real server.
+//
+//	go run .           # at least 6 runs of everything, some minutes
+//	go run . -quick    # fewer and shorter runs, under a minute
+//
+// Both sides of every figure are measured in this process and in the same run, taking turns. The table goes to standard
+// output, the figures also to out/latest.json, and what is under way to standard error. A bar that is missed is said so in
+// the table and does not change the exit status. See docs/benchmarks.md.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// plan is how much is measured.
+type plan struct {
+	runs            int
+	latencyPairs    int // of blocks in a run
+	throughputPairs int // of turns in a run
+}
+
+var (
+	full  = plan{runs: 9, latencyPairs: 200, throughputPairs: 50}
+	quick = plan{runs: 3, latencyPairs: 40, throughputPairs: 15}
+)
+
+// config is what the command line says.
+type config struct {
+	plan
+	addr, server string
+	only         *regexp.Regexp
+	out, profile string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, parse())
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+}
+
+func parse() config {
+	c := config{only: regexp.MustCompile("")}
+	isQuick := flag.Bool("quick", false, "fewer and shorter runs, under a minute")
+	runs := flag.Int("runs", 0, "how often everything is measured (default 9, or 3 with -quick)")
+	flag.StringVar(&c.addr, "addr", "", "host:port of a server that runs and does nothing else (default: one is started)")
+	flag.StringVar(&c.server, "server", "valkey-9", "the `name` of the server to start, from the table of package servertest")
+	flag.Func("only", "a `regexp`: measure only figures whose name matches", func(s string) (err error) {
+		c.only, err = regexp.Compile(s)
+		return err
+	})
+	flag.StringVar(&c.out, "out", filepath.Join("out", "latest.json"), "the `file` that the figures go to as JSON")
+	flag.StringVar(&c.profile, "cpuprofile", "", "a `file` for a profile of both sides, to be read with go tool pprof")
+	flag.Parse()
+	c.plan = full
+	if *isQuick {
+		c.plan = quick
+	}
+	if *runs > 0 {
+		c.runs = *runs
+	}
+	return c
+}
+
+func run(ctx context.Context, c config) (err error) {
+	// A request's context can be cancelled and has a deadline.
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	if c.addr == "" {
+		addr, stop, err := startServer(ctx, c.server)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		c.addr = addr
+	}
+	server, err := identify(ctx, c.addr)
+	if err != nil {
+		return err
+	}
+	var probes []probe
+	for _, s := range settings {
+		b, err := newBench(ctx, c.addr, s.options)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.close()) }()
+		for _, p := range b.probes(s.name, c.plan) {
+			if c.only.MatchString(p.name) {
+				probes = append(probes, p)
+			}
+		}
+	}
+	if len(probes) == 0 {
+		return fmt.Errorf("no figure's name matches -only=%s", c.only)
+	}
+	if c.profile != "" {
+		f, err := os.Create(c.profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	figures, err := measure(ctx, c.runs, probes)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, %s %s/%s, %d processors, values of %d bytes, medians of %d interleaved runs\n",
+		server, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), valueSize, c.runs)
+	if err := writeTable(os.Stdout, figures); err != nil {
+		return err
+	}
+	return save(c.out, figures)
+}
+
+// measure runs all probes once, and then again, so that the runs of each are spread over the whole time.
+func measure(ctx context.Context, runs int, probes []probe) ([]figure, error) {
+	samples := make([][]sample, len(probes))
+	start := time.Now()
+	for run := range runs {
+		for i, p := range probes {
+			fmt.Fprintf(os.Stderr, "\rrun %d of %d, figure %d of %d, %.0f s ", run+1, runs, i+1, len(probes), time.Since(start).Seconds())
+			s, err := p.measure(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			samples[i] = append(samples[i], s)
+		}
+	}
+	fmt.Fprintln(os.Stderr)
+	var figures []figure
+	for i, p := range probes {
+		figures = append(figures, newFigure(p, samples[i]))
+	}
+	return figures, nil
+}
+
+// identify says which server answers at addr.
+func identify(ctx context.Context, addr string) (string, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	info := c.InfoMap(ctx, "server")
+	if err := info.Err(); err != nil {
+		return "", fmt.Errorf("the server at %s: %w", addr, err)
+	}
+	if v := info.Item("Server", "valkey_version"); v != "" {
+		return "Valkey " + v, nil
+	}
+	return "Redis " + info.Item("Server", "redis_version"), nil
+}
+
+func save(name string, figures []figure) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := writeJSON(&b, figures); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644)
+}

@@ -1,0 +1,454 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/adapters/goredis"
+	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/servertest"
+)
+
+// traffic is readers of a few keys in several caches, each with a client of its
+// own, and one writer that invalidates the keys in turn. Reads may fail with
+// ErrUnavailable, which is counted, and with nothing else. None may return a
+// version older than the last invalidation that was confirmed when it began.
+type traffic struct {
+	t       *testing.T
+	rows    [8]row
+	readers []*reader
+	wg      sync.WaitGroup
+	stopped atomic.Bool
+
+	invalidations atomic.Int64 // confirmed
+	failed        atomic.Int64 // reads
+}
+
+// row is a row of the source.
+type row struct{ version, confirmed atomic.Int64 }
+
+// reader counts the reads of one of the readers.
+type reader struct{ read, failed atomic.Int64 }
+
+const (
+	trafficCaches  = 3
+	trafficReaders = 4 // of each cache
+)
+
+// startTraffic starts traffic that ends with stop, or with the test.
+func startTraffic(t *testing.T, addr, prefix string) *traffic {
+	t.Helper()
+	tr := &traffic{t: t}
+	o := leasecache.Options{Prefix: prefix, Lease: longLease, WaitBound: longLease}
+	caches := make([]*leasecache.Cache[string], trafficCaches)
+	for i := range caches {
+		caches[i] = newCache(t, goredis.New(redisClient(t, addr)), o)
+	}
+	writer := newCache(t, goredis.New(redisClient(t, addr)), o)
+	for _, c := range caches {
+		for range trafficReaders {
+			r := &reader{}
+			tr.readers = append(tr.readers, r)
+			tr.wg.Go(func() { tr.read(c, r) })
+		}
+	}
+	tr.wg.Go(func() { tr.write(writer) })
+	t.Cleanup(tr.stop)
+	return tr
+}
+
+func (tr *traffic) read(c *leasecache.Cache[string], r *reader) {
+	for i := 0; !tr.stopped.Load(); i++ {
+		n := i % len(tr.rows)
+		row := &tr.rows[n]
+		confirmed := row.confirmed.Load()
+		v, err := c.Get(context.Background(), fmt.Sprint("k", n), func(context.Context) (string, error) {
+			return strconv.FormatInt(row.version.Load(), 10), nil
+		})
+		switch {
+		case errors.Is(err, leasecache.ErrUnavailable):
+			tr.failed.Add(1)
+			r.failed.Add(1)
+			continue
+		case err != nil:
+			tr.t.Errorf("a read failed with something else than ErrUnavailable: %v", err)
+		default:
+			if version, err := strconv.ParseInt(v, 10, 64); err != nil || version < confirmed {
+				tr.t.Errorf("a read of k%d returned version %s, after the invalidation of %d was confirmed", n, v, confirmed)
+			}
+		}
+		r.read.Add(1)
+	}
+}
+
+func (tr *traffic) write(c *leasecache.Cache[string]) {
+	for i := 0; !tr.stopped.Load(); i++ {
+		n := i % len(tr.rows)
+		row := &tr.rows[n]
+		v := row.version.Add(1) // the commit
+		switch err := c.Invalidate(context.Background(), fmt.Sprint("k", n)); {
+		case err == nil:
+			row.confirmed.Store(v)
+			tr.invalidations.Add(1)
+		case !errors.Is(err, leasecache.ErrUnavailable):
+			tr.t.Errorf("an invalidation failed with something else than ErrUnavailable: %v", err)
+		}
+	}
+}
+
+// flows waits until every reader has read n times more, and the writer has
+// invalidated as often.
+func (tr *traffic) flows(n int64) {
+	tr.t.Helper()
+	tr.each("read", n, func(r *reader) int64 { return r.read.Load() })
+	invalidated := tr.invalidations.Load()
+	eventually(tr.t, "the writer invalidates", func() bool { return tr.invalidations.Load() >= invalidated+n })
+}
+
+// fails waits until a read of every reader has failed.
+func (tr *traffic) fails() {
+	tr.t.Helper()
+	tr.each("failed", 1, func(r *reader) int64 { return r.failed.Load() })
+}
+
+func (tr *traffic) each(did string, n int64, count func(*reader) int64) {
+	tr.t.Helper()
+	before := make([]int64, len(tr.readers))
+	for i, r := range tr.readers {
+		before[i] = count(r)
+	}
+	for i, r := range tr.readers {
+		eventually(tr.t, fmt.Sprintf("every reader has %s %d times", did, n), func() bool { return count(r) >= before[i]+n })
+	}
+}
+
+// recovers waits until reads succeed again, and checks that they go on to.
+func (tr *traffic) recovers() {
+	tr.t.Helper()
+	tr.flows(10)
+	failed := tr.failed.Load()
+	tr.flows(50)
+	if n := tr.failed.Load() - failed; n > 0 {
+		tr.t.Errorf("%d reads failed after the server was back and every reader had read ten times", n)
+	}
+}
+
+// stop returns when the last read has ended.
+func (tr *traffic) stop() {
+	tr.stopped.Store(true)
+	tr.wg.Wait()
+}
+
+// log says how much there was.
+func (tr *traffic) log() {
+	tr.t.Helper()
+	var reads int64
+	for _, r := range tr.readers {
+		reads += r.read.Load()
+	}
+	tr.t.Logf("%d reads, %d failed, %d invalidations", reads, tr.failed.Load(), tr.invalidations.Load())
+}
+
+func TestFaultsUnderTraffic(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"valkey-9", "redis-7"} {
+		spec := servertest.Named(t, name)
+
+		t.Run(name+": SCRIPT FLUSH disturbs nobody", func(t *testing.T) {
+			t.Parallel()
+			server := servertest.Start(t, spec)
+			admin := redisClient(t, server.Addr)
+			tr := startTraffic(t, server.Addr, "flush:")
+			for range 20 {
+				tr.flows(5)
+				if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tr.flows(5)
+			tr.stop()
+			tr.log()
+			if n := tr.failed.Load(); n != 0 {
+				t.Errorf("%d reads failed", n)
+			}
+			noLeases(t, admin, "flush:")
+		})
+
+		t.Run(name+": a restart costs no more than the outage", func(t *testing.T) {
+			t.Parallel()
+			server := servertest.Start(t, spec)
+			tr := startTraffic(t, server.Addr, "restart:")
+			for range 2 {
+				tr.flows(10)
+				server.Kill()
+				tr.fails()
+				server.Restart()
+				tr.recovers()
+			}
+			tr.stop()
+			tr.log()
+			noLeases(t, redisClient(t, server.Addr), "restart:")
+		})
+
+		t.Run(name+": CLIENT KILL costs no more than calls that were on the wire", func(t *testing.T) {
+			t.Parallel()
+			server := servertest.Start(t, spec)
+			admin := redisClient(t, server.Addr)
+			tr := startTraffic(t, server.Addr, "kill:")
+			const kills = 10
+			for range kills {
+				tr.flows(10)
+				if err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tr.recovers()
+			tr.stop()
+			tr.log()
+			if n := tr.failed.Load(); n > kills*int64(len(tr.readers)) {
+				t.Errorf("%d reads failed; want one of each reader for each time at the most", n)
+			}
+			noLeases(t, admin, "kill:")
+		})
+	}
+}
+
+func TestServerThatHangs(t *testing.T) {
+	t.Parallel()
+	server, admin := startOne(t)
+	// So far apart that it shows which of them ended a call. The client's own
+	// timeouts end none.
+	const short, soon, long = time.Second, 15 * time.Second, longLease
+	client := func() driver.Evaler {
+		c := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: long, WriteTimeout: long, DialTimeout: long, PoolTimeout: long})
+		t.Cleanup(func() { c.Close() })
+		return goredis.New(c)
+	}
+	o := leasecache.Options{Prefix: "hang:", Lease: longLease, WaitBound: longLease}
+	c := newCache(t, newStore(t, client(), short), o)
+	patient := newCache(t, newStore(t, client(), long), o)
+	o.OnUnavailable = leasecache.UnavailableLoad
+	loads := newCache(t, newStore(t, client(), short), o)
+	for _, c := range []*leasecache.Cache[string]{c, patient, loads} { // connections that are up when it hangs
+		if _, err := c.Get(t.Context(), "hit", constant("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One read waits for another process when it happens.
+	if err := admin.Set(t.Context(), leaseKey("hang:", "held"), "another's", longLease).Err(); err != nil {
+		t.Fatal(err)
+	}
+	waits := goRead(t, c, "held", noLoad(t))
+	eventually(t, "a read waits", func() bool { return c.Stats().Waits == 1 })
+
+	server.Pause()
+	began := time.Now()
+	var wg sync.WaitGroup
+	ends := func(what string, want error, call func() error) {
+		wg.Go(func() {
+			err := call()
+			if took := time.Since(began); took > soon {
+				t.Errorf("%s took %v", what, took)
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("%s returned %v; want %v", what, err, want)
+			}
+		})
+	}
+	for _, key := range []string{"hit", "miss"} {
+		ends("a read, bounded by CallTimeout", leasecache.ErrUnavailable, func() error {
+			_, err := c.Get(context.Background(), key, noLoad(t))
+			return err
+		})
+		ends("a read that loads without the server", nil, func() error {
+			res, err := loads.Read(context.Background(), key, constant("from the source"))
+			if res.Value != "from the source" || res.Uncached != leasecache.ServerDown {
+				t.Errorf("a read that loads without the server got %q, uncached %q", res.Value, res.Uncached)
+			}
+			return err
+		})
+		ends("a read with a deadline", context.DeadlineExceeded, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), short)
+			defer cancel()
+			_, err := patient.Get(ctx, key, noLoad(t))
+			return err
+		})
+	}
+	for _, c := range []*leasecache.Cache[string]{c, patient} {
+		ends("an invalidation with a deadline", context.DeadlineExceeded, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), short)
+			defer cancel()
+			err := c.Invalidate(ctx, "hit", "miss")
+			var ie *leasecache.InvalidateError
+			if !errors.As(err, &ie) || len(ie.Keys) != 2 {
+				t.Errorf("Invalidate returned %v; want an InvalidateError with both keys", err)
+			}
+			return err
+		})
+	}
+	ends("the read that waited", leasecache.ErrUnavailable, func() error {
+		<-waits.done
+		return waits.err
+	})
+	wg.Wait()
+
+	server.Resume()
+	for _, c := range []*leasecache.Cache[string]{c, patient, loads} {
+		eventually(t, "reads succeed again", func() bool {
+			v, err := c.Get(t.Context(), "back", constant("v"))
+			return v == "v" && err == nil
+		})
+	}
+	if err := admin.Del(t.Context(), leaseKey("hang:", "held")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	noLeases(t, admin, "hang:")
+}
+
+func TestPrimaryThatBecomesAReplica(t *testing.T) {
+	for _, name := range []string{"valkey-9", "redis-7"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := servertest.Start(t, servertest.Named(t, name))
+			admin := redisClient(t, server.Addr)
+			replicaOf := func(args ...any) {
+				t.Helper()
+				if err := admin.Do(t.Context(), append([]any{"REPLICAOF"}, args...)...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := newCache(t, goredis.New(redisClient(t, server.Addr)), leasecache.Options{Prefix: "replica:", Lease: longLease, WaitBound: longLease})
+			for _, key := range []string{"hit", "invalidated"} {
+				if _, err := c.Get(t.Context(), key, constant("v")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := newGate()
+			loading := goRead(t, c, "loading", g.then(constant("v")))
+			await(t, "the load begins", g.began)
+
+			// Of a primary that is not there, so that it keeps its data.
+			replicaOf("127.0.0.1", "1")
+			_, err := c.Get(t.Context(), "miss", noLoad(t))
+			if !errors.Is(err, leasecache.ErrUnavailable) || !strings.Contains(err.Error(), "point it at the primary") {
+				t.Errorf("a read of a replica returned %v; want ErrUnavailable, and what to do", err)
+			}
+			var se *driver.ServerError
+			if !errors.As(err, &se) || se.Code != "READONLY" {
+				t.Errorf("a read of a replica returned %v; want the server's READONLY", err)
+			}
+			g.open()
+			loading.want(t, "the read whose fill is refused", "v", leasecache.Loaded, leasecache.ServerDown)
+
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			err = c.Invalidate(ctx, "hit")
+			if !errors.Is(err, leasecache.ErrUnavailable) || !strings.Contains(errText(err), `"hit"`) {
+				t.Errorf("an invalidation on a replica returned %v; want ErrUnavailable, and the key", err)
+			}
+			// One with time tries until the server takes it.
+			confirmed := make(chan error, 1)
+			tried := c.Stats().Invalidated
+			go func() { confirmed <- c.Invalidate(context.Background(), "invalidated") }()
+			if _, err := c.Get(t.Context(), "hit", noLoad(t)); err != nil {
+				t.Errorf("a hit on a replica: %v", err)
+			}
+			select {
+			case err := <-confirmed:
+				t.Errorf("an invalidation on a replica returned %v", err)
+			default:
+			}
+			replicaOf("NO", "ONE")
+			if err := await(t, "the invalidation is confirmed", confirmed); err != nil {
+				t.Error(err)
+			}
+			if n := c.Stats().Invalidated; n != tried+1 {
+				t.Errorf("Stats: %d keys invalidated; want %d", n, tried+1)
+			}
+			wantStored(t, admin, "replica:", "invalidated", "")
+			goRead(t, c, "miss", constant("v")).want(t, "a read after the server is a primary again", "v", leasecache.Loaded, "")
+			goRead(t, c, "hit", noLoad(t)).want(t, "a hit after the server is a primary again", "v", leasecache.Hit, "")
+		})
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	const right, wrong = "correct-horse", "battery-staple"
+	server, admin := startOne(t)
+	if err := admin.ConfigSet(t.Context(), "requirepass", right).Err(); err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, e driver.Evaler, code string) {
+		t.Helper()
+		c := newCache(t, e, leasecache.Options{Prefix: "auth:"})
+		_, getErr := c.Get(t.Context(), "k", noLoad(t))
+		_, refreshErr := c.Refresh(t.Context(), "k", noLoad(t))
+		for _, err := range []error{getErr, refreshErr, c.Invalidate(t.Context(), "k")} {
+			var se *driver.ServerError
+			if !errors.As(err, &se) || se.Code != code || !strings.Contains(err.Error(), "user") {
+				t.Errorf("got %v; want the server's %s, and what to do", err, code)
+			}
+			if text := errText(err); strings.Contains(text, wrong) || strings.Contains(text, right) {
+				t.Errorf("the error prints the password: %v", err)
+			}
+		}
+	}
+	client := func(t *testing.T, addr, password string) *redis.Client {
+		c := redis.NewClient(&redis.Options{Addr: addr, Password: password})
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	open := func(t *testing.T, password string) *leasecache.Store {
+		t.Helper()
+		dsn := url.URL{Scheme: "redis", Host: server.Addr, User: url.UserPassword("", password)}
+		s, err := leasecache.Open("goredis", dsn.String(), leasecache.StoreOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	t.Run("of a client", func(t *testing.T) { check(t, goredis.New(client(t, server.Addr, wrong)), "WRONGPASS") })
+	t.Run("in a DSN", func(t *testing.T) {
+		s := open(t, wrong)
+		check(t, s, "WRONGPASS")
+		if err := s.Ping(t.Context()); err == nil || strings.Contains(err.Error(), wrong) {
+			t.Errorf("Ping returned %v; want an error without the password", err)
+		}
+	})
+	t.Run("none", func(t *testing.T) { check(t, goredis.New(client(t, server.Addr, "")), "NOAUTH") })
+	t.Run("the right one", func(t *testing.T) {
+		for _, e := range []driver.Evaler{goredis.New(client(t, server.Addr, right)), open(t, right)} {
+			c := newCache(t, e, leasecache.Options{Prefix: "auth:"})
+			if _, err := c.Get(t.Context(), "k", constant("v")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("with nobody there", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		l.Close()
+		c := newCache(t, goredis.New(client(t, addr, wrong)), leasecache.Options{Prefix: "auth:"})
+		_, err = c.Get(t.Context(), "k", noLoad(t))
+		if !errors.Is(err, leasecache.ErrUnavailable) || strings.Contains(err.Error(), wrong) {
+			t.Errorf("got %v; want ErrUnavailable without the password", err)
+		}
+	})
+}

@@ -139,6 +139,7 @@ var loadCases = []testCase{
 				reads = append(reads, e.goRead(c, "k", g.loader("v")))
 			}
 			await(e, "a load begins", g.began)
+			e.misses(c, 5)
 			g.open()
 			loaded := 0
 			for _, r := range reads {

@@ -77,21 +77,19 @@ var staleCases = []testCase{
 		name: "G5StaleCopyBesideTheLeaseIsNotForThoseWhoCameLater", cache: true,
 		rule: "A read that starts after read or lease was sent must not get the stale copy that it found: a newer value may have been cached since.",
 		run: func(e *env) {
-			p := e.proxy()
-			here, there := e.cacheOn(e.driverOn(p), staleOptions), e.cache(staleOptions)
+			h := e.holder()
+			here, there := e.cacheOn(h.driver(), staleOptions), e.cache(staleOptions)
 			e.do("SET", e.stale("k"), "v1", "PX", "60000")
-			held := p.On(e.isRead("k"), 1, HoldReply)
+			h.hold(e.isRead("k"))
 			g := newGate()
 			leader := e.goRead(here, "k", g.loader("v3"))
-			await(e, "read or lease is executed", held.Caught())
+			await(e, "read or lease is executed", h.caught)
 			e.mustInvalidate(there, "k")
 			e.mustRead(there, "k", loaderOf("v2", nil))
 			e.mustInvalidate(there, "k") // now v2 is the stale copy
 			late := e.goRead(here, "k", g.loader("v3"))
 			e.misses(here, 2)
-			if _, err := held.Release(e.ctx); err != nil {
-				e.Fatal(err)
-			}
+			h.release()
 			await(e, "the load begins", g.began)
 			g.open()
 			leader.want(e, "v3", leasecache.Loaded, leasecache.LeaseLost)
@@ -149,31 +147,26 @@ var staleCases = []testCase{
 		name: "G5StaleCopyOfAPollIsNotForThoseWhoCameLater", cache: true,
 		rule: "A read that starts after a poll was sent must not get the stale copy which that poll returns: a newer value may have been cached since.",
 		run: func(e *env) {
-			p := e.proxy()
-			here, there := e.cacheOn(e.driverOn(p), staleOptions), e.cache(staleOptions)
+			h := e.holder()
+			here, there := e.cacheOn(h.driver(), staleOptions), e.cache(staleOptions)
 			e.do("SET", e.lease("k"), "another's", "PX", "600000")
 			before := e.goRead(here, "k", loaderOf("wrong", nil))
 			e.eventually("the read waits", func() bool { return here.Stats().Waits == 1 })
-			var once sync.Once
-			poll := p.On(func(command []string) (caught bool) {
-				if e.isRead("k")(command) {
-					once.Do(func() {
-						e.do("SET", e.stale("k"), "v1", "PX", "60000")
-						caught = true
-					})
+			h.hold(func(command []string) bool {
+				if !e.isRead("k")(command) {
+					return false
 				}
-				return caught
-			}, 1, HoldReply)
-			await(e, "a poll finds the stale copy", poll.Caught())
+				e.do("SET", e.stale("k"), "v1", "PX", "60000")
+				return true
+			})
+			await(e, "a poll finds the stale copy", h.caught)
 			e.do("DEL", e.lease("k"))
 			e.mustRead(there, "k", loaderOf("v2", nil))
 			e.mustInvalidate(there, "k")
 			e.do("SET", e.lease("k"), "another's", "PX", "600000")
 			after := e.goRead(here, "k", loaderOf("wrong", nil))
 			e.misses(here, 2)
-			if _, err := poll.Release(e.ctx); err != nil {
-				e.Fatal(err)
-			}
+			h.release()
 			before.want(e, "v1", leasecache.Stale, leasecache.StaleCopy)
 			after.want(e, "v2", leasecache.Stale, leasecache.StaleCopy)
 		},

@@ -27,6 +27,8 @@
 //	*redis.Ring             yes                   with ContextTimeoutEnabled
 //	any other               scripts only          no
 //
+// A ping works with every client.
+//
 // "From primaries" means that none of ReadOnly, RouteByLatency and RouteRandomly is
 // set: leasecache must not read from a replica, so with one of them, and with
 // clients whose routing cannot be known, hits are answered by a script, which

@@ -24,6 +24,9 @@ func abilities(e driver.Evaler) (names []string) {
 	if _, ok := e.(driver.Bounder); ok {
 		names = append(names, "bound")
 	}
+	if _, ok := e.(driver.Pinger); ok {
+		names = append(names, "ping")
+	}
 	if _, ok := e.(driver.Closer); ok {
 		names = append(names, "close")
 	}
@@ -60,31 +63,31 @@ func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
 		client Client
 		want   []string
 	}{
-		{"client", single(redis.Options{}), []string{"get", "bound"}},
-		{"client without timeouts", single(redis.Options{ReadTimeout: -1}), []string{"get", "bound"}},
-		{"client that leaves read deadlines alone", single(redis.Options{ReadTimeout: -2}), []string{"get"}},
-		{"client that leaves write deadlines alone", single(redis.Options{WriteTimeout: -2}), []string{"get"}},
-		{"failover client", closing(t, redis.NewFailoverClient(failover(redis.FailoverOptions{}))), []string{"get", "bound"}},
+		{"client", single(redis.Options{}), []string{"get", "bound", "ping"}},
+		{"client without timeouts", single(redis.Options{ReadTimeout: -1}), []string{"get", "bound", "ping"}},
+		{"client that leaves read deadlines alone", single(redis.Options{ReadTimeout: -2}), []string{"get", "ping"}},
+		{"client that leaves write deadlines alone", single(redis.Options{WriteTimeout: -2}), []string{"get", "ping"}},
+		{"failover client", closing(t, redis.NewFailoverClient(failover(redis.FailoverOptions{}))), []string{"get", "bound", "ping"}},
 
-		{"cluster", cluster(redis.ClusterOptions{}), []string{"get"}},
-		{"cluster that heeds deadlines", cluster(redis.ClusterOptions{ContextTimeoutEnabled: true}), []string{"get", "bound"}},
-		{"cluster that leaves deadlines alone", cluster(redis.ClusterOptions{ContextTimeoutEnabled: true, ReadTimeout: -2}), []string{"get"}},
+		{"cluster", cluster(redis.ClusterOptions{}), []string{"get", "ping"}},
+		{"cluster that heeds deadlines", cluster(redis.ClusterOptions{ContextTimeoutEnabled: true}), []string{"get", "bound", "ping"}},
+		{"cluster that leaves deadlines alone", cluster(redis.ClusterOptions{ContextTimeoutEnabled: true, ReadTimeout: -2}), []string{"get", "ping"}},
 		{"cluster with slots by a function", cluster(redis.ClusterOptions{
 			ContextTimeoutEnabled: true,
 			ClusterSlots:          func(context.Context) ([]redis.ClusterSlot, error) { return nil, nil },
-		}), []string{"get"}},
-		{"cluster that reads from replicas", cluster(redis.ClusterOptions{ReadOnly: true, ContextTimeoutEnabled: true}), nil},
-		{"cluster that reads from the closest", cluster(redis.ClusterOptions{RouteByLatency: true}), nil},
-		{"cluster that reads at random", cluster(redis.ClusterOptions{RouteRandomly: true}), nil},
-		{"failover cluster that reads from replicas", closing(t, redis.NewFailoverClusterClient(failover(redis.FailoverOptions{RouteRandomly: true}))), nil},
-		{"failover cluster", closing(t, redis.NewFailoverClusterClient(failover(redis.FailoverOptions{}))), []string{"get"}},
+		}), []string{"get", "ping"}},
+		{"cluster that reads from replicas", cluster(redis.ClusterOptions{ReadOnly: true, ContextTimeoutEnabled: true}), []string{"ping"}},
+		{"cluster that reads from the closest", cluster(redis.ClusterOptions{RouteByLatency: true}), []string{"ping"}},
+		{"cluster that reads at random", cluster(redis.ClusterOptions{RouteRandomly: true}), []string{"ping"}},
+		{"failover cluster that reads from replicas", closing(t, redis.NewFailoverClusterClient(failover(redis.FailoverOptions{RouteRandomly: true}))), []string{"ping"}},
+		{"failover cluster", closing(t, redis.NewFailoverClusterClient(failover(redis.FailoverOptions{}))), []string{"get", "ping"}},
 
-		{"ring", ring(redis.RingOptions{}), []string{"get"}},
-		{"ring that heeds deadlines", ring(redis.RingOptions{ContextTimeoutEnabled: true, ReadTimeout: -1}), []string{"get", "bound"}},
-		{"ring that leaves deadlines alone", ring(redis.RingOptions{ContextTimeoutEnabled: true, WriteTimeout: -2}), []string{"get"}},
+		{"ring", ring(redis.RingOptions{}), []string{"get", "ping"}},
+		{"ring that heeds deadlines", ring(redis.RingOptions{ContextTimeoutEnabled: true, ReadTimeout: -1}), []string{"get", "bound", "ping"}},
+		{"ring that leaves deadlines alone", ring(redis.RingOptions{ContextTimeoutEnabled: true, WriteTimeout: -2}), []string{"get", "ping"}},
 
-		{"function", clientFunc(func(context.Context, redis.Cmder) error { return nil }), nil},
-		{"type that embeds a client", embedding{closing(t, redis.NewClient(&redis.Options{}))}, nil},
+		{"function", clientFunc(func(context.Context, redis.Cmder) error { return nil }), []string{"ping"}},
+		{"type that embeds a client", embedding{closing(t, redis.NewClient(&redis.Options{}))}, []string{"ping"}},
 
 		{"nil", nil, []string{"invalid"}},
 		{"nil *redis.Client", (*redis.Client)(nil), []string{"invalid"}},
@@ -120,7 +123,7 @@ func TestTheRegistryAdoptsClientsOfGoRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"get", "bound"}, abilities(e)); diff != "" {
+	if diff := cmp.Diff([]string{"get", "bound", "ping"}, abilities(e)); diff != "" {
 		t.Errorf("abilities (-want +got):\n%s", diff)
 	}
 	if _, err := driver.Adopt((*redis.Client)(nil)); err == nil || !strings.Contains(err.Error(), "goredis: client is nil") {
@@ -137,7 +140,7 @@ func TestAnOpenedClientIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"get", "bound", "close"}, abilities(e)); diff != "" {
+	if diff := cmp.Diff([]string{"get", "bound", "ping", "close"}, abilities(e)); diff != "" {
 		t.Errorf("abilities (-want +got):\n%s", diff)
 	}
 	b := e.(driver.Bounder).Bound(1e9)
@@ -381,5 +384,37 @@ func TestARefusedDialIsNotSent(t *testing.T) {
 	_, err = eval(t.Context(), New(c))
 	if _, ok := errors.AsType[*net.OpError](err); !ok || !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("got %v; want ErrNotSent and a *net.OpError", err)
+	}
+}
+
+func TestAPingTellsWhetherTheServerAnswers(t *testing.T) {
+	up := true
+	s := serve(t, func([]string) string {
+		if up {
+			return "+PONG\r\n"
+		}
+		return "-LOADING the dataset\r\n"
+	})
+	cluster := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(s.addr)}))
+	for _, c := range []Client{s.client(t, redis.Options{}), cluster} {
+		up = true
+		e := New(c)
+		before := len(s.commands())
+		if err := e.(driver.Pinger).Ping(t.Context()); err != nil {
+			t.Errorf("%T: %v", c, err)
+		}
+		if got := s.commands()[before:]; len(got) != 1 || got[0][0] != "ping" {
+			t.Errorf("%T: the server received %q; want one ping", c, got)
+		}
+		up = false
+		err := e.(driver.Pinger).Ping(t.Context())
+		if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "LOADING" {
+			t.Errorf("%T: %v; want the server's error LOADING", c, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.(driver.Pinger).Ping(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%T: %v; want ErrNotSent and context.Canceled", c, err)
+		}
 	}
 }

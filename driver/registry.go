@@ -67,6 +67,9 @@ func Drivers() []string {
 var known = []struct{ name, client string }{
 	{"goredis", "github.com/redis/go-redis/v9"},
 	{"miniredis", "github.com/alicebob/miniredis/v2"},
+	{"redigo", "github.com/gomodule/redigo"},
+	{"rueidis", "github.com/redis/rueidis"},
+	{"valkeygo", "github.com/valkey-io/valkey-go"},
 }
 
 const adapterPath = "github.com/leasecache/leasecache/adapters/"

@@ -4,6 +4,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 scripts/check-modules.sh
+scripts/check-generate.sh
 scripts/golangci.sh run
 if command -v shellcheck >/dev/null; then
 	heading "shellcheck"

@@ -5,11 +5,18 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
+	redigopool "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
+	rueidisclient "github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 
 	"github.com/leasecache/leasecache/adapters/goredis"
+	"github.com/leasecache/leasecache/adapters/redigo"
+	"github.com/leasecache/leasecache/adapters/rueidis"
+	"github.com/leasecache/leasecache/adapters/valkeygo"
 	"github.com/leasecache/leasecache/conformance"
 	"github.com/leasecache/leasecache/driver"
 )
@@ -29,19 +36,65 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// drivers are the adapters under test that reach a server over the network.
+// drivers are the adapters under test that reach a server over the network, once
+// for each version of the protocol that the client has.
 var drivers = []struct {
 	name  string
 	open  func(t testing.TB, addr string) driver.Evaler
 	lacks conformance.Lacks
 }{
-	{
-		name: "goredis",
-		open: func(t testing.TB, addr string) driver.Evaler { return goredis.New(redisClient(t, addr)) },
-		lacks: conformance.Lacks{
-			Ping: "goredis.New takes any redis.Client by its Process method alone.",
+	{name: "goredis", open: openGoredis(3)},
+	{name: "goredis-resp2", open: openGoredis(2)},
+	{name: "rueidis", open: openRueidis(false)},
+	{name: "rueidis-resp2", open: openRueidis(true)},
+	{name: "valkeygo", open: openValkeygo(false)},
+	{name: "valkeygo-resp2", open: openValkeygo(true)},
+	{name: "redigo", open: openRedigo}, // it has RESP2 only
+}
+
+func openGoredis(protocol int) func(testing.TB, string) driver.Evaler {
+	return func(t testing.TB, addr string) driver.Evaler {
+		c := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol})
+		t.Cleanup(func() { c.Close() })
+		return goredis.New(c)
+	}
+}
+
+func openRueidis(resp2 bool) func(testing.TB, string) driver.Evaler {
+	return func(t testing.TB, addr string) driver.Evaler {
+		c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
+			InitAddress: []string{addr}, ForceSingleClient: true, AlwaysRESP2: resp2, DisableCache: resp2,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return rueidis.New(c)
+	}
+}
+
+func openValkeygo(resp2 bool) func(testing.TB, string) driver.Evaler {
+	return func(t testing.TB, addr string) driver.Evaler {
+		c, err := valkey.NewClient(valkey.ClientOption{
+			InitAddress: []string{addr}, ForceSingleClient: true, AlwaysRESP2: resp2, DisableCache: resp2,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return valkeygo.New(c)
+	}
+}
+
+func openRedigo(t testing.TB, addr string) driver.Evaler {
+	p := &redigopool.Pool{
+		DialContext: func(ctx context.Context) (redigopool.Conn, error) {
+			return redigopool.DialContext(ctx, "tcp", addr, redigopool.DialWriteTimeout(5*time.Second))
 		},
-	},
+		MaxIdle: 32,
+	}
+	t.Cleanup(func() { p.Close() })
+	return redigo.New(p)
 }
 
 func redisClient(t testing.TB, addr string) *redis.Client {

@@ -3,10 +3,16 @@ module github.com/leasecache/leasecache/tests
 go 1.26.0
 
 require (
+	github.com/gomodule/redigo v1.9.3
 	github.com/leasecache/leasecache v0.0.0
 	github.com/leasecache/leasecache/adapters/goredis v0.0.0
+	github.com/leasecache/leasecache/adapters/redigo v0.0.0
+	github.com/leasecache/leasecache/adapters/rueidis v0.0.0
+	github.com/leasecache/leasecache/adapters/valkeygo v0.0.0
 	github.com/leasecache/leasecache/servertest v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
+	github.com/valkey-io/valkey-go v1.0.79
 	go.uber.org/goleak v1.3.0
 )
 
@@ -67,5 +73,8 @@ replace (
 	github.com/leasecache/leasecache => ../
 	github.com/leasecache/leasecache/adapters/goredis => ../adapters/goredis
 	github.com/leasecache/leasecache/adapters/miniredis => ../adapters/miniredis
+	github.com/leasecache/leasecache/adapters/redigo => ../adapters/redigo
+	github.com/leasecache/leasecache/adapters/rueidis => ../adapters/rueidis
+	github.com/leasecache/leasecache/adapters/valkeygo => ../adapters/valkeygo
 	github.com/leasecache/leasecache/servertest => ../servertest
 )

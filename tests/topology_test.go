@@ -281,6 +281,5 @@ func TestClusterClientConforms(t *testing.T) {
 			t.Cleanup(func() { rdb.Close() })
 			return goredis.New(rdb)
 		},
-		Lacks: conformance.Lacks{Ping: "goredis.New takes any redis.ClusterClient by its Process method alone."},
 	})
 }

@@ -41,7 +41,6 @@ func TestConformance(t *testing.T) {
 			t.Cleanup(func() { c.Close() })
 			return goredis.New(c)
 		},
-		Lacks: conformance.Lacks{Ping: "it is not looked at here"},
 	})
 }
 

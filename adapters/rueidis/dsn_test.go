@@ -1,0 +1,172 @@
+package rueidis
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// summary is what the options of a client say about a DSN.
+type summary struct {
+	Addrs          []string
+	User, Password string
+	DB             int
+	TLS            bool
+	ServerName     string
+	SkipVerify     bool
+	RESP2          bool
+	Name           string
+	Dial, Write    time.Duration
+	MasterSet      string
+}
+
+func TestADSNBecomesTheOptionsOfAClient(t *testing.T) {
+	tests := []struct {
+		dsn  string
+		want summary
+	}{
+		{"redis://h", summary{Addrs: []string{"h:6379"}}},
+		{"valkey://h:1", summary{Addrs: []string{"h:1"}}},
+		{"REDIS://h:1/", summary{Addrs: []string{"h:1"}}},
+		{"redis://[::1]:6380/2", summary{Addrs: []string{"[::1]:6380"}, DB: 2}},
+		{"redis://u:p%20w%40%2F@h:1/3?protocol=2&dial_timeout=1s&write_timeout=2s&client_name=n", summary{Addrs: []string{"h:1"}, User: "u", Password: "p w@/", DB: 3, RESP2: true, Dial: time.Second, Write: 2 * time.Second, Name: "n"}},
+		{"redis://:a@b@h?protocol=3", summary{Addrs: []string{"h:6379"}, Password: "a@b"}},
+		{"rediss://h:1", summary{Addrs: []string{"h:1"}, TLS: true, ServerName: "h"}},
+		{"valkeys://h:1?skip_verify=true&addr=b:2", summary{Addrs: []string{"h:1", "b:2"}, TLS: true, SkipVerify: true}},
+		{"unix:///run/valkey.sock?db=4", summary{Addrs: []string{"/run/valkey.sock"}, DB: 4}},
+		{"unix://u:p@/run/a@b.sock", summary{Addrs: []string{"/run/a@b.sock"}, User: "u", Password: "p"}},
+		{"redis://u:p@a:1?addr=b:2&addr=c:3", summary{Addrs: []string{"a:1", "b:2", "c:3"}, User: "u", Password: "p"}},
+		{"redis://a:1/2?master_set=main&addr=b:2", summary{Addrs: []string{"a:1", "b:2"}, DB: 2, MasterSet: "main"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.dsn, func(t *testing.T) {
+			o, err := parseDSN(tt.dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := summary{
+				Addrs: o.InitAddress, User: o.Username, Password: o.Password, DB: o.SelectDB, RESP2: o.AlwaysRESP2, Name: o.ClientName,
+				Dial: o.Dialer.Timeout, Write: o.ConnWriteTimeout, MasterSet: o.Sentinel.MasterSet,
+			}
+			if c := o.TLSConfig; c != nil {
+				got.TLS, got.ServerName, got.SkipVerify = true, c.ServerName, c.InsecureSkipVerify
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+			if !o.AlwaysPipelining || !o.DisableCache {
+				t.Error("want a client that always pipelines, without a cache")
+			}
+		})
+	}
+}
+
+func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
+	tests := []struct{ dsn, want string }{
+		{"", "no scheme"},
+		{"localhost:6379", "no scheme"},
+		{"http://h", `unknown scheme "http"`},
+		{"a@b://h", "unknown scheme: "},
+		{"redis://", "host: it is missing"},
+		{"redis://:1", "host: it is missing"},
+		{"redis://u:p@/0", "host: it is missing"},
+		{"redis://h#x", "%23"},
+		{"redis://u:p w@h", "user name or password"},
+		{"redis://u:%zz@h", "user name or password"},
+		{"redis://u:p/w@h", "host or port: "},
+		{"redis://u:1/w@h", "database: "},
+		{"redis://u:1?w@h", "parameters: one is unknown"},
+		{"redis://h:port", "host or port: "},
+		{"redis://h:0", "port: "},
+		{"redis://h:65536", "port: "},
+		{"redis://a b:1", "host or port: "},
+		{"redis://a,b", "host: want one"},
+		{"redis://[::1", "host or port: "},
+		{"redis://h/x", "database: "},
+		{"redis://h/-1", "database: "},
+		{"redis://h/1/2", "database: "},
+		{"redis://h/%zz", "path: "},
+		{"redis://h?db=1", `parameter "db": redis:// does not know it`},
+		{"unix:///s?db=x", `parameter "db": want`},
+		{"unix:///s?addr=b:2", `parameter "addr": unix:// does not know it`},
+		{"unix://", "path: it is empty"},
+		{"unix://host/s", "host: a unix socket has none"},
+		{"redis://h?a;b", "parameters: write"},
+		{"redis://h?a=%zz", "parameters: write"},
+		{"redis://h?colour=red", `parameter "colour": redis:// does not know it`},
+		{"redis://h?protocol=4", `parameter "protocol": want 2 or 3`},
+		{"redis://h?protocol=2&protocol=3", `parameter "protocol": it is there twice`},
+		{"redis://h?skip_verify=true", `parameter "skip_verify": redis:// does not know it`},
+		{"rediss://h?skip_verify=maybe", `parameter "skip_verify": want true or false`},
+		{"redis://h?dial_timeout=5parsecs", `parameter "dial_timeout": want a duration`},
+		{"redis://h?write_timeout=-1s", `parameter "write_timeout": want a duration`},
+		{"redis://h?client_name=a%20b", `parameter "client_name": want`},
+		{"redis://h?master_set=", `parameter "master_set": want`},
+		{"redis://h?addr=b", `parameter "addr": want host:port`},
+		{"redis://h?addr=u:p@b:2", `parameter "addr": want host:port`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.dsn, func(t *testing.T) {
+			_, err := parseDSN(tt.dsn)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v; want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// secret is the part of a password that tests look for in errors.
+const secret = "s3cr3t"
+
+// places are where a password, the %s, may stand, rightly or by mistake.
+var places = []string{
+	"redis://user:%s@host:6379/0", "redis://:%s@host", "redis://%s@host", "rediss://user:%s@host:x/0",
+	"redis://user:%s@host:99999", "redis://user:%s@host/db", "redis://user:%s@host?colour=red", "redis://user:%s@host?protocol=x",
+	"redis://user:%s", "redis://host/%s", "redis://host:%s", "%s@redis://host", "user:%s@host:6379", "redis:/user:%s@host", "redis//:%s@host",
+	"http://user:%s@host", "unix://user:%s@/socket", "unix://user:%s@host/socket", "unix://:%s@",
+	"redis://host?protocol=%s", "redis://host?dial_timeout=%s", "redis://host?client_name=%s&x=1", "rediss://host?skip_verify=%s",
+	"redis://host#%s", "redis://host/0#%s", "redis://user:%s@host1,host2",
+	"redis://user:%s@a:1?addr=b", "redis://a:1?addr=user:%s@b:2", "redis://user:%s@a:1/7?master_set=",
+}
+
+var likeParameter = regexp.MustCompile(`[?&][A-Za-z0-9_]*` + secret + `[A-Za-z0-9_]*=`)
+
+func checkSecret(t *testing.T, password string) {
+	t.Helper()
+	for _, place := range places {
+		dsn := fmt.Sprintf(place, password)
+		if !strings.Contains(dsn, "@") && likeParameter.MatchString(dsn) {
+			continue // cannot be told from the name of a parameter
+		}
+		if _, err := parseDSN(dsn); err != nil && strings.Contains(strings.ToLower(err.Error()), secret) {
+			t.Errorf("the error for %q prints the password: %v", dsn, err)
+		}
+	}
+}
+
+func TestAnErrorNeverPrintsAPassword(t *testing.T) {
+	for _, before := range []string{"", "a", "1", "12", "p w", "%zz", "%", "p%20", "#", "1#", "1/", "a/", "1?", "a?", "1?x=1&", "a&", "?x&", "@", "a@", "1@", ":", "[", "]", "\x00", "\n", "é", "\\", "\"", "://", "1?addr=", "a,"} {
+		for _, after := range []string{"", "a", "=", "=1", " ", "%zz", "%", "#", "/", "?", "&", "&x=", "@", ":", ":1", "]", "\x7f", "\n", "é", "\\", "\"", "://", ";"} {
+			checkSecret(t, before+secret+after)
+		}
+	}
+}
+
+// FuzzDSN looks for a way to make an error print a password.
+func FuzzDSN(f *testing.F) {
+	for _, s := range []string{"", "p w", "%zz", "1?a&", "1/", "a#", "x@", "1?addr=", "\x00", "://", "?protocol=a&"} {
+		f.Add(s, "")
+		f.Add("", s)
+		f.Add(s, "=")
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if strings.Contains(strings.ToLower(before+after), secret) {
+			t.Skip()
+		}
+		checkSecret(t, before+secret+after)
+	})
+}

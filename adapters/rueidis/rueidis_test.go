@@ -1,0 +1,352 @@
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
+
+	"github.com/leasecache/leasecache/driver"
+)
+
+// abilities names what e can do beside scripts.
+func abilities(e driver.Evaler) (names []string) {
+	if _, ok := e.(driver.Getter); ok {
+		names = append(names, "get")
+	}
+	if _, ok := e.(driver.Bounder); ok {
+		names = append(names, "bound")
+	}
+	if _, ok := e.(driver.Pinger); ok {
+		names = append(names, "ping")
+	}
+	if _, ok := e.(driver.Closer); ok {
+		names = append(names, "close")
+	}
+	if v, ok := e.(driver.Validator); ok && v.Validate() != nil {
+		names = append(names, "invalid")
+	}
+	return names
+}
+
+func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
+	s := serve(t, answer("+OK\r\n"))
+	client := s.client(t, rueidis.ClientOption{})
+	dedicated, release := client.Dedicate()
+	defer release()
+	type embedding struct{ rueidis.Client }
+	for _, tt := range []struct {
+		name   string
+		client Client
+		want   []string
+	}{
+		{"client", client, []string{"get", "bound", "ping"}},
+		{"type that embeds a client", embedding{client}, []string{"get", "bound", "ping"}},
+		{"mock", &mock{builder: client}, []string{"ping"}},
+		{"nil", nil, []string{"invalid"}},
+		{"nil pointer", (*mock)(nil), []string{"invalid"}},
+		{"dedicated client", dedicated, []string{"invalid"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := New(tt.client)
+			if diff := cmp.Diff(tt.want, abilities(e)); diff != "" {
+				t.Errorf("abilities (-want +got):\n%s", diff)
+			}
+			if b, ok := e.(driver.Bounder); ok {
+				if diff := cmp.Diff(tt.want, abilities(b.Bound(1))); diff != "" {
+					t.Errorf("abilities when bounded (-want +got):\n%s", diff)
+				}
+			}
+			if slices.Contains(tt.want, "invalid") {
+				if _, err := eval(t.Context(), e); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "hand over") {
+					t.Errorf("Eval: %v; want an error that says not sent and what to do", err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheRegistryAdoptsClients(t *testing.T) {
+	e, err := driver.Adopt(serve(t, answer("+OK\r\n")).client(t, rueidis.ClientOption{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get", "bound", "ping"}, abilities(e)); diff != "" {
+		t.Errorf("abilities (-want +got):\n%s", diff)
+	}
+	if _, err := driver.Adopt((*mock)(nil)); err == nil || !strings.Contains(err.Error(), "rueidis: client is nil") {
+		t.Errorf("Adopt of a nil pointer: %v; want the error of this package", err)
+	}
+	if _, err := driver.Adopt("a string"); err == nil || !strings.Contains(err.Error(), "no driver takes a client of type string") {
+		t.Errorf("Adopt(string): %v; want that no driver takes it", err)
+	}
+}
+
+func TestAnOpenedClientIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
+	s := serve(t, answer("$1\r\na\r\n"))
+	e, err := driver.Open("rueidis", "redis://"+s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get", "bound", "ping", "close"}, abilities(e)); diff != "" {
+		t.Errorf("abilities (-want +got):\n%s", diff)
+	}
+	b := e.(driver.Bounder).Bound(1e9)
+	if diff := cmp.Diff([]string{"get", "bound", "ping", "close"}, abilities(b)); diff != "" {
+		t.Errorf("abilities when bounded (-want +got):\n%s", diff)
+	}
+	for _, e := range []driver.Evaler{e, b} {
+		for name, call := range calls(t, e) {
+			if err := call(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for range 2 {
+		if err := b.(driver.Closer).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range []driver.Evaler{e, b} {
+		for name, call := range calls(t, e) {
+			if err := call(t.Context()); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, rueidis.ErrClosing) {
+				t.Errorf("%s after Close: %v; want ErrNotSent and ErrClosing", name, err)
+			}
+		}
+	}
+}
+
+func TestOpenFailsWhenItCannotConnect(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	_, err = driver.Open("rueidis", "redis://u:"+secret+"@"+l.Addr().String())
+	if _, ok := errors.AsType[*net.OpError](err); !ok || strings.Contains(err.Error(), secret) {
+		t.Errorf("got %v; want a *net.OpError, without the password", err)
+	}
+}
+
+func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
+	s := serve(t, answer(cut)) // executed, as far as anybody knows
+	cluster := serve(t, answer(cut))
+	cluster.slots = slots(cluster.addr)
+	for kind, c := range map[string]rueidis.Client{
+		"pipelining when needed": s.client(t, rueidis.ClientOption{}),
+		"always pipelining":      s.client(t, rueidis.ClientOption{AlwaysPipelining: true}),
+		"never pipelining":       s.client(t, rueidis.ClientOption{DisableAutoPipelining: true}),
+		"cluster":                cluster.client(t, rueidis.ClientOption{}),
+	} {
+		for _, e := range []driver.Evaler{New(c), New(c).(driver.Bounder).Bound(1e9)} {
+			for name, call := range calls(t, e) {
+				t.Run(fmt.Sprintf("%s %s %T", kind, name, e), func(t *testing.T) {
+					before := s.count(name) + cluster.count(name)
+					err := call(t.Context())
+					if err == nil || errors.Is(err, driver.ErrNotSent) {
+						t.Errorf("%v; want an error that is not ErrNotSent", err)
+					}
+					if _, ok := errors.AsType[*driver.ServerError](err); ok {
+						t.Errorf("%v is a ServerError", err)
+					}
+					if n := s.count(name) + cluster.count(name) - before; n != 1 {
+						t.Errorf("it was sent %d times, want once", n)
+					}
+				})
+			}
+		}
+	}
+	if n := s.count("EVAL"); n != 0 {
+		t.Errorf("EVAL was sent %d times after a lost reply, want never", n)
+	}
+}
+
+// slots returns the reply to CLUSTER SLOTS: all on one primary, with replicas.
+func slots(nodes ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 2+len(nodes))
+	for _, addr := range nodes {
+		host, port, _ := net.SplitHostPort(addr)
+		fmt.Fprintf(&b, "*3\r\n$%d\r\n%s\r\n:%s\r\n$1\r\nx\r\n", len(host), host, port)
+	}
+	return b.String()
+}
+
+func TestAClientThatReadsFromReplicasAsksThePrimary(t *testing.T) {
+	primary, replica := serve(t, answer("$1\r\na\r\n")), serve(t, answer("$1\r\na\r\n"))
+	primary.slots = slots(primary.addr, replica.addr)
+	replica.slots = primary.slots
+	c := primary.client(t, rueidis.ClientOption{
+		SendToReplicas: func(cmd rueidis.Completed) bool { return cmd.IsReadOnly() || cmd.Commands()[0] == "GET" },
+	})
+	for range 10 {
+		for name, call := range calls(t, New(c)) {
+			if name == "PING" {
+				continue // any node may answer
+			}
+			if err := call(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(replica.commands()); n != 0 {
+		t.Errorf("the replica received %d commands, want none", n)
+	}
+	// The control: this client does read from replicas.
+	if err := c.Do(t.Context(), c.B().Get().Key("{k}").Build()).Error(); err != nil || replica.count("GET") != 1 {
+		t.Errorf("the client's own GET: %v; want it on the replica, or this test shows nothing", err)
+	}
+}
+
+func TestARedirectionIsFollowed(t *testing.T) {
+	to := serve(t, func(args []string) string { return "$1\r\nb\r\n" })
+	for _, kind := range []string{"MOVED", "ASK"} {
+		from := serve(t, answer("-"+kind+" 7629 "+to.addr+"\r\n"))
+		from.slots = slots(from.addr)
+		r, err := eval(t.Context(), New(from.client(t, rueidis.ClientOption{})))
+		if s, _ := r.Str(); err != nil || s != "b" {
+			t.Errorf("%s: got %v, %v; want b", kind, r, err)
+		}
+	}
+}
+
+func TestKeysInDifferentSlotsAreAnErrorAndNoPanic(t *testing.T) {
+	s := serve(t, answer(":1\r\n"))
+	s.slots = slots(s.addr)
+	e := New(s.client(t, rueidis.ClientOption{}))
+	for _, keys := range [][]string{{"a", "b"}, {"{a}", "{b}"}, {"v:{k}", "l:{k", "s:{k}"}, {"{}a", "{}b"}} {
+		if _, err := e.Eval(t.Context(), script, keys, nil); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "hash tag") {
+			t.Errorf("%q: %v; want ErrNotSent that speaks of the hash tag", keys, err)
+		}
+	}
+	for _, keys := range [][]string{{"v:{k}", "l:{k}"}, {"k", "{k}x"}, {"{}a", "{}a"}, {"a{{b}", "c{{b}}"}} {
+		if _, err := e.Eval(t.Context(), script, keys, nil); err != nil {
+			t.Errorf("%q: %v", keys, err)
+		}
+	}
+}
+
+func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
+	const unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+	tests := []struct {
+		name          string
+		evalsha, eval string
+		wantEval      int
+		want          string // in the error; empty for success
+	}{
+		{"after NOSCRIPT", unknown, "$1\r\na\r\n", 1, ""},
+		{"once", unknown, unknown, 1, "NOSCRIPT"},
+		{"not after another error that has the word", "-ERR NOSCRIPT is a word\r\n", "", 0, "ERR NOSCRIPT is a word"},
+		{"not for a code that starts the same", "-NOSCRIPTS x\r\n", "", 0, "NOSCRIPTS"},
+		{"not for an element", "*1\r\n" + unknown, "", 0, "NOSCRIPT"},
+		{"not for a value", "$8\r\nNOSCRIPT\r\n", "", 0, ""},
+		{"not after a lost reply", cut, "", 0, "EOF"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, func(args []string) string {
+				if args[0] == "EVAL" {
+					return tt.eval
+				}
+				return tt.evalsha
+			})
+			_, err := eval(t.Context(), New(s.client(t, rueidis.ClientOption{})))
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v; want one with %q", err, tt.want)
+			}
+			if sha, src := s.count("EVALSHA"), s.count("EVAL"); sha != 1 || src != tt.wantEval {
+				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
+			}
+		})
+	}
+}
+
+func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
+	s := serve(t, func(args []string) string {
+		if args[0] == "EVALSHA" {
+			return "-NOSCRIPT x\r\n"
+		}
+		return "$-1\r\n"
+	})
+	keys := []string{"{k}", "\x00\r\n\xff{k}"}
+	args := []string{"1.0", "007", "", "$5", strings.Repeat("x", 1<<16)}
+	r, err := New(s.client(t, rueidis.ClientOption{})).Eval(t.Context(), script, keys, args)
+	if err != nil || r.Kind() != driver.KindNil {
+		t.Fatalf("got %v, %v; want nil", r, err)
+	}
+	tail := slices.Concat([]string{"2"}, keys, args)
+	want := [][]string{
+		append([]string{"EVALSHA", script.SHA1()}, tail...),
+		append([]string{"EVAL", script.Source()}, tail...),
+	}
+	if diff := cmp.Diff(want, s.commands()); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+}
+
+func TestGetReturnsTheValueOrThatThereIsNone(t *testing.T) {
+	var reply string
+	s := serve(t, func([]string) string { return reply })
+	e := New(s.client(t, rueidis.ClientOption{}))
+	for _, tt := range []struct {
+		reply, want string
+		ok          bool
+	}{
+		{"$3\r\na\r\n\r\n", "a\r\n", true},
+		{"$0\r\n\r\n", "", true},
+		{"$-1\r\n", "", false},
+		{"_\r\n", "", false},
+	} {
+		reply = tt.reply
+		v, ok, err := get(t.Context(), t, e)
+		if v != tt.want || ok != tt.ok || err != nil {
+			t.Errorf("reply %q: got %q, %v, %v; want %q, %v", tt.reply, v, ok, err, tt.want, tt.ok)
+		}
+	}
+	reply = "-WRONGTYPE Operation against a key\r\n"
+	_, _, err := get(t.Context(), t, e)
+	if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "WRONGTYPE" {
+		t.Errorf("wrong type: %v; want a ServerError with the code WRONGTYPE", err)
+	}
+	reply = ":1\r\n"
+	if _, ok, err := get(t.Context(), t, e); ok || err == nil {
+		t.Errorf("an integer: got %v, %v; want an error", ok, err)
+	}
+}
+
+func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
+	s := serve(t, answer("$1\r\na\r\n"))
+	e := New(s.client(t, rueidis.ClientOption{}))
+	for _, e := range []driver.Evaler{e, e.(driver.Bounder).Bound(1e9)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, call := range calls(t, e) {
+			if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v; want ErrNotSent and context.Canceled", name, err)
+			}
+		}
+	}
+	if got := s.commands(); len(got) != 0 {
+		t.Errorf("the server received %q, want nothing", got)
+	}
+}
+
+func TestARefusedDialIsNotSent(t *testing.T) {
+	s := serve(t, answer(cut))
+	c := s.client(t, rueidis.ClientOption{Dialer: net.Dialer{}})
+	e := New(c)
+	if _, err := eval(t.Context(), e); !errors.Is(err, io.EOF) {
+		t.Fatalf("got %v; want io.EOF", err)
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}
+	if _, err := eval(t.Context(), New(failing(t, refused))); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, refused) {
+		t.Errorf("got %v; want ErrNotSent and the client's error", err)
+	}
+}

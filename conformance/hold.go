@@ -25,7 +25,11 @@ type holder struct {
 // holder returns a driver over a client of its own that can hold a reply back.
 func (e *env) holder() *holder {
 	e.Helper()
-	return &holder{d: e.driver(), caught: make(chan struct{}), released: make(chan struct{})}
+	return holderOn(e.driver())
+}
+
+func holderOn(d driver.Evaler) *holder {
+	return &holder{d: d, caught: make(chan struct{}), released: make(chan struct{})}
 }
 
 // driver returns h with the ability Get, if the driver that it stands before has it.

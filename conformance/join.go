@@ -280,36 +280,31 @@ var joinCases = []testCase{
 		rule: "A reader who moves on from a load that it cannot use must take the value of a read that was sent after it came, although it joins that read late.",
 		run: func(e *env) {
 			p := e.proxy()
-			here, there := e.cacheOn(e.driverOn(p), cacheOptions), e.cache(cacheOptions)
-			fill := p.On(isFill, 1, HoldRequest)
+			fill := holderOn(e.driverOn(p))
+			poll := holderOn(fill.driver())
+			here, there := e.cacheOn(poll.driver(), cacheOptions), e.cache(cacheOptions)
 			g := newGate()
 			first := e.goRead(here, "k", g.loader("old"))
 			await(e, "the load begins", g.began)
 			late := e.goRead(here, "k", loaderOf("wrong", nil))
 			e.misses(here, 2)
 			e.mustInvalidate(there, "k")
+			fill.hold(isFill)
 			g.open()
-			await(e, "the fill is on its way", fill.Caught())
-			var once sync.Once
-			poll := p.On(func(command []string) (caught bool) {
-				if e.isRead("k")(command) {
-					once.Do(func() {
-						e.do("SET", e.value("k"), "new", "PX", "60000")
-						caught = true
-					})
+			await(e, "the fill is rejected", fill.caught)
+			poll.hold(func(command []string) bool {
+				if !e.isRead("k")(command) {
+					return false
 				}
-				return caught
-			}, 1, HoldReply)
+				e.do("SET", e.value("k"), "new", "PX", "60000")
+				return true
+			})
 			next := e.goRead(here, "k", loaderOf("wrong", nil))
-			await(e, "the next read finds a value", poll.Caught())
+			await(e, "the next read finds a value", poll.caught)
 			p.On(e.isRead("k"), -1, Hang) // there is no read after that one
-			if _, err := fill.Release(e.ctx); err != nil {
-				e.Fatal(err)
-			}
+			fill.release()
 			first.want(e, "old", leasecache.Loaded, leasecache.LeaseLost)
-			if _, err := poll.Release(e.ctx); err != nil {
-				e.Fatal(err)
-			}
+			poll.release()
 			next.want(e, "new", leasecache.Hit, "")
 			late.want(e, "new", leasecache.Hit, "")
 		},

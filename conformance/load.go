@@ -17,28 +17,36 @@ var loadCases = []testCase{
 		name: "G2OneLoadAcrossProcesses", cache: true,
 		rule: "Readers in several processes that miss one key must share one load.",
 		run: func(e *env) {
-			var loads counter
+			g := newGate()
 			var wg sync.WaitGroup
-			start := make(chan struct{})
+			var caches []*leasecache.Cache[string]
 			for range 5 {
-				c := e.cache(cacheOptions)
+				caches = append(caches, e.cache(cacheOptions))
+			}
+			for _, c := range caches {
 				for range 10 {
 					wg.Go(func() {
-						<-start
-						v, err := c.Get(e.ctx, "k", func(context.Context) (string, error) {
-							loads.enter()
-							defer loads.leave()
-							return "v", nil
-						})
+						v, err := c.Get(e.ctx, "k", g.loader("v"))
 						if v != "v" || err != nil {
 							e.Errorf("Get returned %q, %v", v, err)
 						}
 					})
 				}
 			}
-			close(start)
+			waiting := func() (n uint64) {
+				for _, c := range caches {
+					n += c.Stats().Waits
+				}
+				return n
+			}
+			for _, c := range caches {
+				e.misses(c, 10)
+			}
+			// All processes but the holder's have met its lease.
+			e.eventually("the others wait", func() bool { return waiting() >= 40 })
+			g.open()
 			wg.Wait()
-			if n := loads.count(); n != 1 {
+			if n := g.count(); n != 1 {
 				e.Errorf("%d loads ran; want one", n)
 			}
 			e.wantStored("k", "v")

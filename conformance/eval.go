@@ -205,8 +205,7 @@ var evalCases = []testCase{
 				s, key := e.counting("return redis.error_reply(ARGV[1])"), fmt.Sprintf("%s%d", e.prefix, i)
 				e.do("SCRIPT", "LOAD", s.Source())
 				_, err := d.Eval(e.ctx, s, []string{key}, []string{text})
-				var se *driver.ServerError
-				if !errors.As(err, &se) {
+				if _, ok := errors.AsType[*driver.ServerError](err); !ok {
 					e.Errorf("%q: got the error %v; want a *driver.ServerError", text, err)
 				}
 				if n := e.counted(key); n != 1 {

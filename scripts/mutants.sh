@@ -5,4 +5,5 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 cd tests
-go test -count=1 -timeout=40m -parallel=2 -tags=mutants ./mutants
+# -v, or a run that passes would not print the table.
+go test -v -count=1 -timeout=40m -parallel=2 -tags=mutants ./mutants | grep -vE "^(=== |[[:space:]]+--- PASS)"

@@ -78,10 +78,10 @@ func FuzzReply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		if len(raw) > 1<<12 || hugeLength(raw) {
-			t.Skip("go-redis allocates what a length says")
+			return // go-redis allocates what a length says
 		}
 		if raw == cut || raw == hang {
-			t.Skip("means something else to the fake server")
+			return // means something else to the fake server
 		}
 		s := serve(t, answer(raw))
 		s.once = true

@@ -147,7 +147,7 @@ func FuzzDSN(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
 		if strings.Contains(strings.ToLower(before+after), secret) {
-			t.Skip()
+			return // the secret itself is part of the input
 		}
 		checkSecret(t, before+secret+after)
 	})

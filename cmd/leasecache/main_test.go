@@ -275,7 +275,7 @@ func TestASignalEndsTheDemoAndAllThatItStarted(t *testing.T) {
 			cmd.Stdout = &stdout
 			stderr := &trigger{at: at, do: func() {
 				if err := cmd.Process.Signal(os.Interrupt); err != nil {
-					t.Skipf("this system cannot interrupt a process: %v", err)
+					t.Errorf("interrupt: %v", err)
 				}
 			}}
 			cmd.Stderr = stderr

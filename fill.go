@@ -38,6 +38,7 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 	}
 	f.step = f.shard.next()
 	f.leased = true
+	f.shard.entries[f.key].passOn(f)
 	f.shard.mu.Unlock()
 	c.stats.staleServed.Add(uint64(len(spared)))
 	deliverDecoded(spared, stale)

@@ -33,7 +33,7 @@ type flightKind uint8
 const (
 	readFlight     flightKind = iota // by read or lease
 	refreshFlight                    // by a lease, leaving the value aside
-	unleasedFlight                   // by a load without a lease
+	unleasedFlight                   // by a load without a lease; it asks the server nothing
 	flightKinds
 )
 
@@ -54,6 +54,7 @@ func (s *shard[V]) next() uint64 {
 type entry[V any] struct {
 	flights [flightKinds]*flight[V] // those that can be joined
 	loads   int                     // loaders that run, and reads that may start one
+	poller  *flight[V]              // the one of them that polls for all
 }
 
 // flight is guarded by its shard's mutex, except for what never changes.
@@ -67,6 +68,7 @@ type flight[V any] struct {
 	waiters []*waiter[V]
 	step    uint64        // when what runs now was sent or began
 	leased  bool          // a load under a lease runs
+	starved bool          // it waits for one of the key's slots
 	wake    chan struct{} // something changed: look again
 }
 
@@ -274,6 +276,32 @@ func (f *flight[V]) before(w *waiter[V]) bool { return w.arrived < f.step }
 
 func everyone[V any](*waiter[V]) bool { return true }
 
+// polls reports whether f is the flight of its key that asks the server again
+// while another process holds the lease. The others sleep until it passes on.
+func (f *flight[V]) polls() bool {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	e := f.shard.entries[f.key]
+	if e.poller == nil {
+		e.poller = f
+	}
+	return e.poller == f
+}
+
+// passOn ends f's turn to poll, because it has seen a change, or leaves: the
+// others of the key look for themselves. The shard is locked.
+func (e *entry[V]) passOn(f *flight[V]) {
+	if e.poller != f {
+		return
+	}
+	e.poller = nil
+	for _, other := range e.flights {
+		if other != nil && other != f {
+			other.nudge()
+		}
+	}
+}
+
 // detach takes the flight out of the table, so that nobody joins it any more.
 // The shard is locked.
 func (f *flight[V]) detach() {
@@ -282,6 +310,7 @@ func (f *flight[V]) detach() {
 		return
 	}
 	e.flights[f.kind] = nil
+	e.passOn(f)
 	f.shard.tidy(f.key, e)
 }
 

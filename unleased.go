@@ -11,7 +11,7 @@ func (f *flight[V]) runUnleased() {
 	defer f.c.work.end()
 	for f.stay() {
 		f.shard.mu.Lock()
-		if f.shard.entries[f.key].loads >= maxKeyLoads {
+		if f.starved = f.shard.entries[f.key].loads >= maxKeyLoads; f.starved {
 			// The next to join the one of them that ends first would get what was
 			// loaded before he came. He waits for a load of his own.
 			f.shard.mu.Unlock()

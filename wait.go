@@ -24,7 +24,11 @@ func (f *flight[V]) run() {
 		}
 		place = false
 		if wait == 0 {
-			continue // some came too late for this read: at once the next
+			// Some came too late for this read: at once the next.
+			f.shard.mu.Lock()
+			f.shard.entries[f.key].passOn(f)
+			f.shard.mu.Unlock()
+			continue
 		}
 		// With jitter, so that processes do not poll in step.
 		next := poll/2 + rand.N(poll/2)
@@ -32,6 +36,9 @@ func (f *flight[V]) run() {
 			// It waits for its turn, not for another process, and may not be alone:
 			// a FLUSHALL makes every key a load.
 			next = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
+		}
+		if !f.polls() {
+			wait, next = math.MaxInt64, math.MaxInt64
 		}
 		place = f.sleep(min(wait, next), full)
 		poll = min(2*poll, f.c.opts.PollInterval)
@@ -67,7 +74,7 @@ func (f *flight[V]) reserve(place bool) (ok, full bool) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	c, e := f.c, f.shard.entries[f.key]
-	if e.loads >= maxKeyLoads {
+	if f.starved = e.loads >= maxKeyLoads; f.starved {
 		if place {
 			<-c.loads
 		}
@@ -92,7 +99,7 @@ func (f *flight[V]) unreserve() {
 	e := f.shard.entries[f.key]
 	e.loads--
 	for _, other := range e.flights {
-		if other != nil && other != f { // f itself has just looked
+		if other != nil && other.starved {
 			other.nudge()
 		}
 	}
@@ -206,16 +213,22 @@ func (f *flight[V]) staleOutcome(r protocol.ReadReply) (o outcome[V], err error)
 	return o, err
 }
 
-// waitFor marks the waiters as waiting for another process, and returns how
-// long until the lease runs out. Without a reservation the lease would not be
-// taken then, and there is nothing to wake up for.
+// waitFor marks the waiters as waiting for another process, those of the flight
+// that does not poll as well, and returns how long until the lease runs out.
+// Without a reservation the lease would not be taken then, and there is nothing
+// to wake up for.
 func (f *flight[V]) waitFor(left time.Duration, reserved bool) time.Duration {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	for _, w := range f.waiters {
-		if reserved && !w.waited {
-			w.waited = true
-			f.c.stats.waits.Add(1)
+	for _, other := range f.shard.entries[f.key].flights[:unleasedFlight] {
+		if !reserved || other == nil || other.leased {
+			continue
+		}
+		for _, w := range other.waiters {
+			if !w.waited {
+				w.waited = true
+				f.c.stats.waits.Add(1)
+			}
 		}
 	}
 	if len(f.waiters) == 0 {

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -40,6 +41,15 @@ func gather(t *testing.T, c *leasecache.Cache[string], key, want string, load le
 	return done
 }
 
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 func inUse(c *redis.Client) int {
 	s := c.PoolStats()
 	return int(s.TotalConns) - int(s.IdleConns)
@@ -70,23 +80,36 @@ func TestSlowLoadDisturbsNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Rounds with a crowd that waits alternate with rounds without, so that
-	// whatever else the machine does hits both alike.
-	const rounds, reads = 10, 200
+	// A load takes as long as the source that it asks. Rounds with a crowd that
+	// waits for one alternate with rounds without, so that whatever else the
+	// machine does hits both alike.
+	const (
+		rounds = 2
+		slow   = 5 * time.Second
+	)
 	hits, loads := map[bool][]time.Duration{}, map[bool][]time.Duration{}
 	for round := range 2 * rounds {
 		waiting := round%2 == 1
 		var (
-			g    = newGate()
-			done <-chan struct{}
-			slow = fmt.Sprint("slow", round)
+			calls  atomic.Int64
+			loaded = make(chan struct{})
+			done   <-chan struct{}
+			end    = time.Now().Add(slow)
 		)
 		if waiting {
-			done = gather(t, c, slow, "at last", g.then(constant("at last")))
-			await(t, "the load begins", g.began)
+			began := make(chan struct{})
+			done = gather(t, c, fmt.Sprint("slow", round), "at last", func(context.Context) (string, error) {
+				calls.Add(1)
+				close(began)
+				time.Sleep(slow)
+				close(loaded)
+				return "at last", nil
+			})
+			await(t, "the load begins", began)
+			end = time.Now().Add(slow * 9 / 10)
 			eventually(t, "no connection is held", func() bool { return inUse(rdb) == 0 })
 		}
-		for i := range reads {
+		for i := 0; time.Now().Before(end); i++ {
 			began := time.Now()
 			if _, err := c.Get(t.Context(), "hot", noLoad(t)); err != nil {
 				t.Fatal(err)
@@ -95,16 +118,18 @@ func TestSlowLoadDisturbsNobodyElse(t *testing.T) {
 			if _, err := c.Get(t.Context(), fmt.Sprint("cold", round, "-", i), constant("v")); err != nil {
 				t.Fatal(err)
 			}
+			if waiting && isClosed(loaded) {
+				break // nobody waits any more
+			}
 			hits[waiting] = append(hits[waiting], hit.Sub(began))
 			loads[waiting] = append(loads[waiting], time.Since(hit))
 		}
 		if waiting {
-			if n := inUse(rdb); n != 0 {
+			if n := inUse(rdb); n != 0 && !isClosed(loaded) {
 				t.Errorf("%d connections are in use while %d readers wait and nobody reads", n, crowd)
 			}
-			g.open()
 			await(t, "all reads end", done)
-			if n := g.calls.Load(); n != 1 {
+			if n := calls.Load(); n != 1 {
 				t.Errorf("%d loads ran", n)
 			}
 		}
@@ -167,12 +192,19 @@ func TestReadersThatWait(t *testing.T) {
 		held := goRead(t, holder, "k", g.then(constant("v")))
 		await(t, "the load begins", g.began)
 
-		began := time.Now()
+		// A refresh waits for the same lease, and shares the poller.
+		refresh := make(chan error, 1)
+		go func() {
+			_, err := c.Refresh(t.Context(), "k", constant("v"))
+			refresh <- err
+		}()
+		eventually(t, "the refresh waits", func() bool { return c.Stats().Waits == 1 })
 		done := gather(t, c, "k", "v", noLoad(t))
-		eventually(t, "twenty polls", func() bool { return sent.Load() >= crowd+20 })
+		eventually(t, "all wait", func() bool { return c.Stats().Waits == crowd+1 })
 		eventually(t, "one connection is in use at the most", func() bool { return inUse(rdb) <= 1 })
-		n := sent.Load() - crowd
-		took := time.Since(began)
+		before, began := sent.Load(), time.Now()
+		eventually(t, "sixty polls", func() bool { return sent.Load() >= before+60 })
+		n, took := sent.Load()-before, time.Since(began)
 		// A poller sleeps for at least half of 2, 4, 8, 16, 32 and 50 ms, and then
 		// of 50 ms each time.
 		if limit := int64(8 + took/(poll/2)); n > limit {
@@ -191,8 +223,11 @@ func TestReadersThatWait(t *testing.T) {
 		g.open()
 		held.want(t, "the holder", "v", leasecache.Loaded, "")
 		await(t, "all reads end", done)
-		if s := c.Stats(); s.Loads != 0 || s.Waits != crowd {
-			t.Errorf("Stats: %d loads, %d waits; want none and %d", s.Loads, s.Waits, crowd)
+		if err := await(t, "the refresh ends", refresh); err != nil {
+			t.Errorf("Refresh: %v", err)
+		}
+		if s := c.Stats(); s.Loads != 1 || s.Waits != crowd+1 {
+			t.Errorf("Stats: %d loads, %d waits; want that of the refresh, and %d", s.Loads, s.Waits, crowd+1)
 		}
 	})
 }

@@ -123,6 +123,15 @@ func (b *bubble) hold(key string, d time.Duration) {
 	}
 }
 
+// free makes the other process release the lease of key.
+func (b *bubble) free(key string) {
+	b.Helper()
+	script := driver.NewScript("free", `return redis.call('DEL', KEYS[1])`)
+	if _, err := b.server.Eval(b.Context(), script, []string{prefix + "l:{" + key + "}"}, nil); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // put stores bytes as the value of key k, as another program would.
 func (b *bubble) put(value string, ttl time.Duration) {
 	b.Helper()
@@ -613,6 +622,80 @@ func TestThereIsOnePollerForAllWhoWaitForAKey(t *testing.T) {
 		// From half an interval to a whole one.
 		if n := len(s.sent("read")) - before; n < 100 || n > 220 {
 			b.Errorf("20 readers looked %d times in 10s, want from 100 to 220", n)
+		}
+	})
+}
+
+func TestReadsAndARefreshOfAKeyShareThePoller(t *testing.T) {
+	for name, refreshFirst := range map[string]bool{"the reads come first": false, "the refresh comes first": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				s := b.spy()
+				c := b.cacheOn(s, leasecache.Options{PollInterval: 100 * time.Millisecond, WaitBound: time.Minute})
+				b.hold("k", 30*time.Second)
+				var refresh *call
+				if refreshFirst {
+					refresh = b.goRead(c.Refresh, "k", returns("refreshed", time.Second))
+				}
+				var reads []*call
+				for range 10 {
+					reads = append(reads, b.goRead(c.Read, "k", returns("read", time.Second)))
+				}
+				if !refreshFirst {
+					refresh = b.goRead(c.Refresh, "k", returns("refreshed", time.Second))
+				}
+				before := len(s.sent("read"))
+				b.at(10 * time.Second)
+				if n := len(s.sent("read")) - before; n < 100 || n > 220 {
+					b.Errorf("they looked %d times in 10s, want from 100 to 220", n)
+				}
+				// The lease runs out. Whoever polls leads; the others go on without a
+				// poll of their own, and never wait for more than one interval.
+				b.at(40 * time.Second)
+				if late := refresh.loadBegan() - 30*time.Second; refresh.loads.Load() != 1 || late < 0 || late > 1200*time.Millisecond {
+					b.Errorf("Refresh loads %d times, after %v; want once, within 1.2s of the lease's end", refresh.loads.Load(), refresh.loadBegan())
+				}
+				for _, r := range reads {
+					if late := r.ended() - 30*time.Second; late > 1200*time.Millisecond {
+						b.Errorf("a read ended after %v; want within 1.2s of the lease's end", r.ended())
+					}
+				}
+				if n := len(s.sent("read")) - before; n > 700 {
+					b.Errorf("they looked %d times in all, want at most 700", n)
+				}
+			})
+		})
+	}
+}
+
+func TestARefreshGoesOnWhenTheReadThatPollsHasItsValue(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := b.cache(leasecache.Options{PollInterval: 100 * time.Millisecond, WaitBound: time.Minute})
+		b.hold("k", time.Hour)
+		r := b.goRead(c.Read, "k", returns("wrong", 0))
+		refresh := b.goRead(c.Refresh, "k", returns("refreshed", time.Second))
+		b.at(10 * time.Second)
+		b.put("v", time.Minute)
+		b.free("k")
+		b.at(20 * time.Second)
+		r.want(b, r.ended(), "v", leasecache.Hit, "")
+		refresh.want(b, r.ended()+time.Second, "refreshed", leasecache.Loaded, "")
+	})
+}
+
+func TestARefreshGoesOnWhenTheReadThatPollsLeaves(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := b.cache(leasecache.Options{PollInterval: 100 * time.Millisecond, WaitBound: time.Minute})
+		b.hold("k", 20*time.Second)
+		ctx, cancel := context.WithCancel(b.Context())
+		r := b.goReadContext(ctx, cancel, c.Read, "k", returns("wrong", 0))
+		refresh := b.goRead(c.Refresh, "k", returns("refreshed", time.Second))
+		b.at(10 * time.Second)
+		cancel()
+		b.at(30 * time.Second)
+		r.wantError(b, 10*time.Second, context.Canceled)
+		if late := refresh.loadBegan() - 20*time.Second; late < 0 || late > 100*time.Millisecond {
+			b.Errorf("it loads after %v; want when the lease runs out after 20s", refresh.loadBegan())
 		}
 	})
 }

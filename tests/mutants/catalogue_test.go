@@ -110,9 +110,9 @@ var catalogue = []mutant{
 	{"join: a moved waiter counts as new", "G3", "flight.go", "\tfor _, w := range ws {\n\t\tif !w.gone {", "\tfor _, w := range ws {\n\t\tw.arrived = s.next()\n\t\tif !w.gone {", "G3WhoMovesOnTakesWhatWasSentAfterHeCame"},
 
 	// The core: how many loads run.
-	{"loads: any number of a key", "G2", "wait.go", "if e.loads >= maxKeyLoads {", "if false {", "G2ProcessRunsTwoLoadsOfAKeyAtMost"},
+	{"loads: any number of a key", "G2", "wait.go", "if f.starved = e.loads >= maxKeyLoads; f.starved {", "if false {", "G2ProcessRunsTwoLoadsOfAKeyAtMost"},
 	{"loads: any number without a lease", "G2", "unleased.go", "\tif e.loads >= maxKeyLoads {\n\t\treturn false", "\tif false {\n\t\treturn false", "G2LoaderThatIgnoresItsContext"},
-	{"loads: the third reader does not wait its turn", "G2", "unleased.go", "if f.shard.entries[f.key].loads >= maxKeyLoads {", "if false {", "G2ThirdReaderWhileTheServerIsDown"},
+	{"loads: the third reader does not wait its turn", "G2", "unleased.go", "if f.starved = f.shard.entries[f.key].loads >= maxKeyLoads; f.starved {", "if false {", "G2ThirdReaderWhileTheServerIsDown"},
 	{"loads: MaxUnleasedLoads is no limit", "G2", "unleased.go", "\tdefault:\n\t\treturn false\n\t}\n\tif c.loads", "\tdefault:\n\t\tgo func() { c.unleased <- struct{}{} }()\n\t}\n\tif c.loads", "G2UnleasedLoadsAreLimited"},
 	{"loads: MaxLoads is no limit", "G2", "wait.go", "if c.loads != nil && !place {", "if false {", "G2MaxLoads"},
 	{"loads: MaxLoads is for leased loads only", "G2", "unleased.go", "\tif c.loads != nil {\n\t\tselect {", "\tif false {\n\t\tselect {", "G2MaxLoadsCountsUnleasedLoads"},

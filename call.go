@@ -3,7 +3,6 @@ package leasecache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -22,6 +21,7 @@ const maxAttempts = 3
 func (s *Store) call(ctx context.Context, key string, c protocol.Call) (driver.Reply, error) {
 	var reply driver.Reply
 	err := s.attempt(ctx, key, c.Script.Name(), func(ctx context.Context) (err error) {
+		defer recovered("driver", &err)
 		reply, err = s.Eval(ctx, c.Script, c.Keys, c.Args)
 		return err
 	})
@@ -175,14 +175,10 @@ func guarded[T any](ctx context.Context, d time.Duration, call func(context.Cont
 	}
 	done := make(chan result, 1)
 	go func() {
-		defer func() {
-			// A panic here would end the process instead of reaching the caller.
-			if p := recover(); p != nil {
-				done <- result{err: fmt.Errorf("leasecache: the driver panicked: %v", p)}
-			}
-		}()
-		v, err := call(ctx)
-		done <- result{v, err}
+		var r result
+		defer func() { done <- r }()
+		defer recovered("driver", &r.err)
+		r.value, r.err = call(ctx)
 	}()
 	select {
 	case r := <-done:

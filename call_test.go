@@ -349,8 +349,8 @@ func (f evalFunc) Eval(ctx context.Context, s *driver.Script, keys, args []strin
 func TestADriverThatPanicsIsAnErrorOfUnknownOutcome(t *testing.T) {
 	d := &scripted{words: []string{"panic"}}
 	_, err := mustStore(t, d, time.Second).Eval(t.Context(), protocol.Delete, []string{"k"}, nil)
-	if err == nil || !strings.Contains(err.Error(), "the driver panicked: a bug in the driver") {
-		t.Errorf("the error is %v", err)
+	if err == nil || !strings.Contains(err.Error(), "the driver panicked: a bug in the driver") || !strings.Contains(err.Error(), "call_test.go") {
+		t.Errorf("the error is %v; want the panic and its stack", err)
 	}
 	if !isUnknown(err) || !isUnavailable(err) {
 		t.Errorf("%v: unknown %v, unavailable %v", err, isUnknown(err), isUnavailable(err))

@@ -58,7 +58,8 @@ func newCoder[V any](codec Codec) coder[V] {
 		codec = JSON
 	}
 	return coder[V]{
-		encode: func(v V) (string, error) {
+		encode: func(v V) (payload string, err error) {
+			defer recovered("codec", &err)
 			data, err := codec.Marshal(v)
 			if err != nil {
 				return "", err
@@ -66,6 +67,7 @@ func newCoder[V any](codec Codec) coder[V] {
 			return string(data), nil
 		},
 		decode: func(payload string) (v V, err error) {
+			defer recovered("codec", &err)
 			// A codec may read the string's bytes in place: it promises to
 			// neither change nor keep them.
 			if err := codec.Unmarshal(unsafe.Slice(unsafe.StringData(payload), len(payload)), &v); err != nil {

@@ -158,3 +158,26 @@ func FuzzDecodeJSON(f *testing.F) {
 		}
 	})
 }
+
+// bomb is a codec with a bug, or a value whose own methods have one.
+type bomb struct{}
+
+func (bomb) Marshal(any) ([]byte, error)   { panic("a bug in Marshal") }
+func (bomb) Unmarshal([]byte, any) error   { panic(errors.New("a bug in Unmarshal")) }
+func (bomb) MarshalJSON() ([]byte, error)  { panic("a bug in Marshal") }
+func (*bomb) UnmarshalJSON(b []byte) error { panic("a bug in Unmarshal") }
+
+func TestACodecThatPanicsIsAnErrorWithItsStack(t *testing.T) {
+	byCodec, byValue := newCoder[item](bomb{}), newCoder[bomb](nil)
+	var errs [4]error
+	_, errs[0] = byCodec.encode(item{})
+	_, errs[1] = byCodec.decode("{}")
+	_, errs[2] = byValue.encode(bomb{})
+	_, errs[3] = byValue.decode("{}")
+	for i, err := range errs {
+		want := []string{"Marshal", "Unmarshal"}[i%2]
+		if err == nil || !strings.Contains(err.Error(), "the codec panicked: a bug in "+want) || !strings.Contains(err.Error(), "codec_test.go") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/leasecache/leasecache/driver"
@@ -199,4 +200,13 @@ func hint(err error) string {
 		}
 	}
 	return hints[code]
+}
+
+// recovered turns a panic of something that the service has plugged in into an
+// error, because it may happen in a goroutine that serves other callers as well.
+// It has to be deferred itself.
+func recovered(who string, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("leasecache: the %s panicked: %v\n\n%s", who, p, debug.Stack())
+	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
-// lead loads the value under the lease that r brought, and fills.
-func (f *flight[V]) lead(r protocol.ReadReply) {
+// lead loads the value under the lease that r brought, and fills. caller is the
+// read in whose goroutine it runs, or nil.
+func (f *flight[V]) lead(r protocol.ReadReply, caller *waiter[V]) {
 	c := f.c
 	stale, staleErr := outcome[V]{}, errors.New("none")
 	if r.HasStale {
@@ -21,6 +22,9 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 		f.abandon(true, r.Lease)
 		f.end(everyone, outcome[V]{err: ErrClosed})
 		return
+	}
+	if caller != nil && caller.ctx.Err() != nil {
+		c.leave(f.shard, caller) // as it would have, had it not been here
 	}
 	f.shard.mu.Lock()
 	leader := f.first()
@@ -44,13 +48,28 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 	deliverDecoded(spared, stale)
 
 	l := f.startLoad(leader, nil)
+	if caller != nil && (!f.awaitLoad(caller.ctx, l, leader) || !c.hasTime(caller.ctx)) {
+		// The caller leaves, or could not wait for the fill. The load goes on.
+		c.work.extend()
+		go func() {
+			defer c.work.end()
+			f.fillFrom(l, leader, r.Lease)
+		}()
+		return
+	}
+	f.fillFrom(l, leader, r.Lease)
+}
+
+// fillFrom waits for the load, and fills.
+func (f *flight[V]) fillFrom(l *load[V], leader *waiter[V], lease protocol.Lease) {
+	c := f.c
 	ev := LoadEvent{Key: f.key, Leased: true, Refresh: f.kind == refreshFlight, Began: l.began}
-	f.awaitLoad(l, leader)
+	f.awaitLoad(context.Background(), l, leader)
 	ev.Loaded = time.Now()
 	o := f.loaded(l)
 	p := f.prepare(l, &o)
 	if !p.store {
-		c.release(f.key, f.keys, r.Lease)
+		c.release(f.key, f.keys, lease)
 		f.finish(f.before, leader, o, p.encoded)
 		ev.Err, ev.Outcome = o.err, LoadFailed
 		if o.err == nil || o.notFound {
@@ -69,7 +88,7 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 
 	o.sent = time.Now()
 	ev.FillSent = o.sent
-	did, ttl, err := c.fill(context.WithoutCancel(leader.ctx), f.key, f.keys, r.Lease, p)
+	did, ttl, err := c.fill(context.WithoutCancel(leader.ctx), f.key, f.keys, lease, p)
 	o.ttl = ttl
 	cached := everyone[V]
 	if f.kind == refreshFlight {
@@ -78,7 +97,7 @@ func (f *flight[V]) lead(r protocol.ReadReply) {
 	switch {
 	case err != nil:
 		c.stats.failed(ErrorFill)
-		c.release(f.key, f.keys, r.Lease)
+		c.release(f.key, f.keys, lease)
 		o.uncached = reasonOf(err)
 		ev.Outcome, ev.Err = LoadFillFailed, err
 		f.finish(f.before, leader, o, p.encoded)

@@ -117,7 +117,7 @@ func (c *Cache[V]) await(ctx context.Context, kind flightKind, w *waiter[V]) (Re
 	s := c.shardOf(w.key)
 	s.mu.Lock()
 	w.arrived = s.next()
-	ok := c.join(s, kind, w)
+	f, isNew := c.join(s, kind, w)
 	s.mu.Unlock()
 	// Counted after it has joined, so that who sees the count knows that it has.
 	if kind == refreshFlight {
@@ -125,8 +125,13 @@ func (c *Cache[V]) await(ctx context.Context, kind flightKind, w *waiter[V]) (Re
 	} else {
 		c.stats.misses.Add(1)
 	}
-	if !ok {
+	switch {
+	case f == nil:
 		return Result[V]{}, ErrClosed
+	case isNew && kind != unleasedFlight && c.hasTime(ctx):
+		f.begin(w)
+	case isNew:
+		f.start()
 	}
 	select {
 	case o := <-w.done:
@@ -170,29 +175,25 @@ func (c *Cache[V]) settle(o outcome[V]) (Result[V], error) {
 	return res, nil
 }
 
-// join adds waiters to the key's flight of that kind, which it starts if there
-// is none. It is false when the cache is closed and no flight runs. The shard
-// is locked.
-func (c *Cache[V]) join(s *shard[V], kind flightKind, ws ...*waiter[V]) bool {
+// join adds waiters to the key's flight of that kind. If there is none it makes
+// one, which the caller has to start, or to begin. It is nil when the cache is
+// closed and no flight runs. The shard is locked.
+func (c *Cache[V]) join(s *shard[V], kind flightKind, ws ...*waiter[V]) (f *flight[V], isNew bool) {
 	key := ws[0].key
 	e := s.entry(key)
-	f := e.flights[kind]
+	f = e.flights[kind]
 	if f == nil {
 		if !c.work.begin() {
 			s.tidy(key, e)
-			return false
+			return nil, false
 		}
+		isNew = true
 		f = &flight[V]{
 			c: c, shard: s, key: key, kind: kind,
 			keys: protocol.NewKeys(c.opts.Prefix, key),
 			wake: make(chan struct{}, 1),
 		}
 		e.flights[kind] = f
-		if kind == unleasedFlight {
-			go f.runUnleased()
-		} else {
-			go f.run()
-		}
 	}
 	for _, w := range ws {
 		if !w.gone {
@@ -200,7 +201,16 @@ func (c *Cache[V]) join(s *shard[V], kind flightKind, ws ...*waiter[V]) bool {
 			f.waiters = append(f.waiters, w)
 		}
 	}
-	return true
+	return f, isNew
+}
+
+// start runs the flight in a goroutine of its own.
+func (f *flight[V]) start() {
+	if f.kind == unleasedFlight {
+		go f.runUnleased()
+	} else {
+		go f.run(f.newPace())
+	}
 }
 
 // isLoading reports whether a load of key runs here that can be joined.
@@ -216,8 +226,14 @@ func (c *Cache[V]) isLoading(key string) bool {
 // kind. The shard has been locked since they were taken, so that no other flight
 // comes and goes in between.
 func (c *Cache[V]) moveOn(s *shard[V], kind flightKind, ws []*waiter[V]) {
-	if len(ws) > 0 && !c.join(s, kind, ws...) {
+	if len(ws) == 0 {
+		return
+	}
+	switch f, isNew := c.join(s, kind, ws...); {
+	case f == nil:
 		deliver(ws, outcome[V]{err: ErrClosed})
+	case isNew:
+		f.start()
 	}
 }
 

@@ -53,9 +53,15 @@ func (o LoadOutcome) String() string {
 	return "invalid"
 }
 
+// report tells the hook, in a goroutine of its own: this one may be a caller's.
 func (f *flight[V]) report(ev LoadEvent) {
-	if f.c.opts.OnLoad != nil {
-		ev.Ended = time.Now()
-		f.c.opts.OnLoad(ev)
+	if f.c.opts.OnLoad == nil {
+		return
 	}
+	ev.Ended = time.Now()
+	f.c.work.extend()
+	go func() {
+		defer f.c.work.end()
+		f.c.opts.OnLoad(ev)
+	}()
 }

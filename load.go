@@ -60,7 +60,7 @@ func (l *Load) DoNotStore() {
 // load is one call of a loader. What it returned may be read after done is
 // closed.
 type load[V any] struct {
-	ctx   context.Context
+	ctx   loadContext
 	began time.Time
 	done  chan struct{}
 
@@ -79,9 +79,10 @@ func (f *flight[V]) startLoad(w *waiter[V], free func()) *load[V] {
 	c := f.c
 	c.stats.loads.Add(1)
 	l := &load[V]{began: time.Now(), done: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), c.opts.LoadTimeout)
-	stop := context.AfterFunc(c.loadsCtx, cancel)
-	l.ctx = context.WithValue(ctx, loadKey{}, &l.decided)
+	l.ctx.parent = context.WithoutCancel(w.ctx)
+	l.ctx.deadline = l.began.Add(c.opts.LoadTimeout)
+	l.ctx.closing = c.loadsCtx
+	l.ctx.decided = &l.decided
 	go func() {
 		returned := false
 		defer func() {
@@ -97,23 +98,26 @@ func (f *flight[V]) startLoad(w *waiter[V], free func()) *load[V] {
 				free()
 			}
 			close(l.done)
-			// Last, or the end of ctx would look like a passed timeout.
-			stop()
-			cancel()
+			l.ctx.end() // last, or it would look like a passed timeout
 		}()
-		l.value, l.err = w.load(l.ctx)
+		l.value, l.err = w.load(&l.ctx)
 		l.cut = l.ctx.Err()
 		returned = true
 	}()
 	return l
 }
 
-// awaitLoad waits until the loader has returned or its time is over. Others who
-// joined the load of leader wait for it until their own bound passes.
-func (f *flight[V]) awaitLoad(l *load[V], leader *waiter[V]) {
-	for {
-		d := f.c.opts.WaitBound // no later than that of anyone who joins from now on
+// awaitLoad waits until the loader has returned or its time is over, and is
+// false if ctx ends before. Others who joined the load of leader wait for it
+// until their own bound passes.
+func (f *flight[V]) awaitLoad(ctx context.Context, l *load[V], leader *waiter[V]) bool {
+	for !l.finished() {
+		d := time.Until(l.ctx.deadline)
+		if d <= 0 {
+			return true
+		}
 		if f.leased {
+			d = min(d, f.c.opts.WaitBound) // no later than that of anyone who joins from now on
 			f.shard.mu.Lock()
 			for _, w := range f.waiters {
 				if w != leader {
@@ -125,17 +129,20 @@ func (f *flight[V]) awaitLoad(l *load[V], leader *waiter[V]) {
 		t := time.NewTimer(max(d, 0))
 		select {
 		case <-l.done:
+		case <-f.c.loadsCtx.Done():
 			t.Stop()
-			return
-		case <-l.ctx.Done():
+			return true
+		case <-ctx.Done():
 			t.Stop()
-			return
+			return false
 		case <-t.C:
 			if f.leased {
 				f.overdue(leader)
 			}
 		}
+		t.Stop()
 	}
+	return true
 }
 
 // finished reports whether the loader has returned.

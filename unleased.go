@@ -1,6 +1,7 @@
 package leasecache
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -123,7 +124,7 @@ func (f *flight[V]) loadUnleased() {
 	c.stats.unleasedLoads.Add(1)
 	l := f.startLoad(leader, func() { <-c.unleased })
 	ev := LoadEvent{Key: f.key, Began: l.began}
-	f.awaitLoad(l, leader)
+	f.awaitLoad(context.Background(), l, leader)
 	ev.Loaded = time.Now()
 	o := f.loaded(l)
 	ev.Err, ev.Outcome = leader.cause, LoadNotStored

@@ -10,42 +10,89 @@ import (
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
+// pace is what a flight remembers from one look at the server to the next.
+type pace struct {
+	poll  time.Duration // until the next one at the most, while another process loads
+	place bool          // of MaxLoads, got while asleep
+}
+
+func (f *flight[V]) newPace() pace {
+	return pace{poll: min(firstPoll, f.c.opts.PollInterval)}
+}
+
+// begin is the first look of a flight, in the goroutine of the read that began
+// it: on an idle machine, to wake another goroutine takes as long as the look.
+// What the read would have to wait for goes on in a goroutine of the flight.
+func (f *flight[V]) begin(caller *waiter[V]) {
+	defer f.c.work.end()
+	p := f.newPace()
+	d, full, ended := f.look(&p, caller)
+	if ended || !f.stay() {
+		return
+	}
+	f.c.work.extend()
+	go func() {
+		if d > 0 {
+			p.place = f.sleep(d, full)
+		}
+		f.run(p)
+	}()
+}
+
+// hasTime reports whether a caller with ctx can wait for a step on the server,
+// which ends within CallTimeout but not with ctx.
+func (c *Cache[V]) hasTime(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return (!ok || time.Until(deadline) >= c.store.callTimeout) && ctx.Err() == nil
+}
+
 // run is the goroutine of a flight that reads or leases: it asks the server,
 // until every waiter has a result or has left.
-func (f *flight[V]) run() {
+func (f *flight[V]) run(p pace) {
 	defer f.c.work.end()
-	poll := min(firstPoll, f.c.opts.PollInterval)
-	place := false // of MaxLoads, got while asleep
 	for f.stay() {
-		reserved, full := f.reserve(place)
-		wait, ended := f.readOrLease(reserved)
+		d, full, ended := f.look(&p, nil)
 		if ended {
 			return
 		}
-		place = false
-		if wait == 0 {
-			// Some came too late for this read: at once the next.
-			f.shard.mu.Lock()
-			f.shard.entries[f.key].passOn(f)
-			f.shard.mu.Unlock()
-			continue
+		if d > 0 {
+			p.place = f.sleep(d, full)
 		}
-		// With jitter, so that processes do not poll in step.
-		next := poll/2 + rand.N(poll/2)
-		if full {
-			// It waits for its turn, not for another process, and may not be alone:
-			// a FLUSHALL makes every key a load.
-			next = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
-		}
-		if !f.polls() {
-			wait, next = math.MaxInt64, math.MaxInt64
-		}
-		place = f.sleep(min(wait, next), full)
-		poll = min(2*poll, f.c.opts.PollInterval)
 	}
-	if place {
+	if p.place {
 		<-f.c.loads
 	}
+}
+
+// look asks the server once. It returns for how long to sleep before the next
+// look at the most, and whether to queue for a place of MaxLoads meanwhile; or
+// that the flight has ended. caller is the read in whose goroutine it runs.
+func (f *flight[V]) look(p *pace, caller *waiter[V]) (d time.Duration, full, ended bool) {
+	reserved, full := f.reserve(p.place)
+	p.place = false
+	wait, ended := f.readOrLease(reserved, caller)
+	if ended {
+		return 0, false, true
+	}
+	if wait == 0 {
+		// Some came too late for this read: at once the next.
+		f.shard.mu.Lock()
+		f.shard.entries[f.key].passOn(f)
+		f.shard.mu.Unlock()
+		return 0, false, false
+	}
+	if !f.polls() {
+		return math.MaxInt64, full, false
+	}
+	// With jitter, so that processes do not poll in step.
+	d = p.poll/2 + rand.N(p.poll/2)
+	if full {
+		// It waits for its turn, not for another process, and may not be alone:
+		// a FLUSHALL makes every key a load.
+		d = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
+	}
+	p.poll = min(2*p.poll, f.c.opts.PollInterval)
+	return min(wait, d), full, false
 }
 
 // stay reports whether the flight goes on. When nobody waits or the cache is
@@ -112,7 +159,7 @@ func (f *flight[V]) unreserve() {
 // readOrLease asks the server once. With reserved, it takes the lease if it is
 // free, and then leads. It returns how long to wait before asking again at the
 // most, or that the flight has ended.
-func (f *flight[V]) readOrLease(reserved bool) (wait time.Duration, ended bool) {
+func (f *flight[V]) readOrLease(reserved bool, caller *waiter[V]) (wait time.Duration, ended bool) {
 	c := f.c
 	var token protocol.Token
 	if reserved {
@@ -141,7 +188,7 @@ func (f *flight[V]) readOrLease(reserved bool) (wait time.Duration, ended bool) 
 		return 0, true
 	}
 	if r.State == protocol.StateLeased {
-		f.lead(r)
+		f.lead(r, caller)
 		return 0, true
 	}
 	f.abandon(reserved, "")

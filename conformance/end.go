@@ -184,7 +184,9 @@ var endCases = []testCase{
 			p := e.proxy()
 			c := e.cacheOn(e.driverOn(p), cacheOptions)
 			held := p.On(e.isRead("k"), 1, HoldReply)
-			ctx, cancel := context.WithCancel(e.ctx)
+			// With less time than CallTimeout, the caller leaves in the middle of
+			// a call.
+			ctx, cancel := context.WithTimeout(e.ctx, patience/2)
 			var none counter
 			r := e.goReadContext(ctx, c, "k", loaderOf("wrong", &none))
 			await(e, "read or lease is executed", held.Caught())
@@ -302,6 +304,29 @@ var endCases = []testCase{
 			e.goRead(c, "k", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, leasecache.ServerDown)
 			hung.Remove() // the release may be behind the fill, on the same connection
 			e.leaseGone("k")
+		},
+	},
+	{
+		name: "G9DeadlineDuringAFill", cache: true,
+		rule: "A caller's deadline must end its read also while the fill is on the wire. The fill goes on.",
+		run: func(e *env) {
+			p := e.proxy()
+			c := e.cacheOn(e.driverOn(p), cacheOptions)
+			held := p.On(isFill, 1, HoldReply)
+			ctx, cancel := context.WithTimeout(e.ctx, 300*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			r := e.goReadContext(ctx, c, "k", loaderOf("v", nil))
+			await(e, "the fill is executed", held.Caught())
+			await(e, "the read ends", r.done)
+			if took := time.Since(start); !errors.Is(r.err, context.DeadlineExceeded) || took > patience/2 {
+				e.Errorf("Read returned %v after %v; want context.DeadlineExceeded after 300ms", r.err, took)
+			}
+			if _, err := held.Release(e.ctx); err != nil {
+				e.Fatal(err)
+			}
+			e.eventually("the fill is done", func() bool { return c.Stats().FillsAccepted == 1 })
+			e.wantStored("k", "v")
 		},
 	},
 	{

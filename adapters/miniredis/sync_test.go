@@ -1038,6 +1038,28 @@ func TestAFillThatHangsCostsOneCallTimeoutAndTheValueIsReturned(t *testing.T) {
 	})
 }
 
+func TestACallerLeavesAtItsDeadlineWhileItsFillHangs(t *testing.T) {
+	for name, after := range map[string]time.Duration{"there was no time for it": 9 * time.Second, "there was": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				s := b.spy()
+				s.setFate(only("fill", hang))
+				c := b.cacheOn(b.store(s, 5*time.Second), leasecache.Options{Lease: time.Minute})
+				ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+				r := b.goReadContext(ctx, cancel, c.Read, "k", returns("v", after))
+				b.at(10 * time.Second)
+				if after > 5*time.Second {
+					r.wantError(b, 10*time.Second, context.DeadlineExceeded)
+				} else {
+					r.want(b, after+5*time.Second, "v", leasecache.Loaded, leasecache.ServerDown)
+				}
+				s.setFate(nil)
+				b.at(20 * time.Second)
+			})
+		})
+	}
+}
+
 func TestInvalidateWithoutADeadlineGivesUpAfterTenCallTimeouts(t *testing.T) {
 	for name, fate := range map[string]func(context.Context, string) error{
 		"the server hangs":      hang,

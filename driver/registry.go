@@ -25,7 +25,8 @@ type Driver interface {
 // service already has.
 type Adopter interface {
 	// Adopt returns an Evaler over client. ok is false when client is not of a
-	// type that this driver takes; err then is nil.
+	// type that this driver takes; err then is nil. An Evaler that has a
+	// [Validator] may report an unusable client by that instead of by err.
 	Adopt(client any) (e Evaler, ok bool, err error)
 }
 
@@ -108,6 +109,9 @@ func Adopt(client any) (Evaler, error) {
 			continue
 		}
 		e, ok, err := a.Adopt(client)
+		if v, is := e.(Validator); is && err == nil {
+			err = v.Validate()
+		}
 		if err != nil {
 			return nil, fmt.Errorf("leasecache: adopt %T with driver %q: %w", client, name, err)
 		}

@@ -2,7 +2,6 @@ package goredis
 
 import (
 	"context"
-	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -20,31 +19,13 @@ type (
 	getter     struct{ evaler }
 	bounder    struct{ evaler }
 	getBounder struct{ evaler }
-	// opened is over a client that this package made.
-	opened struct {
-		getBounder
-		io.Closer
-	}
 )
-
-// Get implements [driver.Getter].
-func (e getter) Get(ctx context.Context, key string) (string, bool, error) { return e.get(ctx, key) }
-
-// Get implements [driver.Getter].
-func (e getBounder) Get(ctx context.Context, key string) (string, bool, error) {
-	return e.get(ctx, key)
-}
 
 // Bound implements [driver.Bounder].
 func (e bounder) Bound(d time.Duration) driver.Evaler { return bounder{e.bounded(d)} }
 
 // Bound implements [driver.Bounder].
 func (e getBounder) Bound(d time.Duration) driver.Evaler { return getBounder{e.bounded(d)} }
-
-// Bound implements [driver.Bounder].
-func (e opened) Bound(d time.Duration) driver.Evaler {
-	return opened{getBounder{e.bounded(d)}, e.Closer}
-}
 
 func (e evaler) bounded(d time.Duration) evaler {
 	heedDeadlines(e.client)

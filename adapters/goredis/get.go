@@ -9,6 +9,14 @@ import (
 	"github.com/leasecache/leasecache/driver"
 )
 
+// Get implements [driver.Getter].
+func (e getter) Get(ctx context.Context, key string) (string, bool, error) { return e.get(ctx, key) }
+
+// Get implements [driver.Getter].
+func (e getBounder) Get(ctx context.Context, key string) (string, bool, error) {
+	return e.get(ctx, key)
+}
+
 // onceGet is a GET that is not repeated. A side effect of NoRetry matters too:
 // go-redis does not answer such a command from its client-side cache.
 type onceGet struct{ *redis.StringCmd }

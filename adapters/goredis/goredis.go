@@ -131,14 +131,10 @@ func validate(c Client) error {
 	return nil
 }
 
+// isNil reports whether c is nil, or holds a pointer or a function that is.
 func isNil(c Client) bool {
-	switch v := reflect.ValueOf(c); v.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return v.IsNil()
-	}
-	return false
+	v := reflect.ValueOf(c)
+	return c == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
 func init() { driver.Register("goredis", registered{}) }
@@ -146,27 +142,11 @@ func init() { driver.Register("goredis", registered{}) }
 // registered is the driver's entry in the registry.
 type registered struct{}
 
-// Open implements [driver.Driver].
-func (registered) Open(dsn string) (driver.Evaler, error) {
-	t, err := parseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	c, err := t.open()
-	if err != nil {
-		return nil, err
-	}
-	return opened{getBounder{evaler{client: c}}, c}, nil
-}
-
 // Adopt implements [driver.Adopter].
 func (registered) Adopt(client any) (driver.Evaler, bool, error) {
 	c, ok := client.(Client)
 	if !ok {
 		return nil, false, nil
-	}
-	if err := validate(c); err != nil {
-		return nil, true, err
 	}
 	return New(c), true, nil
 }

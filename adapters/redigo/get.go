@@ -3,9 +3,6 @@ package redigo
 import (
 	"context"
 	"fmt"
-	"time"
-
-	"github.com/leasecache/leasecache/driver"
 )
 
 // full is an evaler over a *redis.Pool, with the abilities that this allows.
@@ -23,6 +20,3 @@ func (e full) Get(ctx context.Context, key string) (string, bool, error) {
 	}
 	return "", false, fmt.Errorf("redigo: GET returned a %T: want a string or nil", v)
 }
-
-// Bound implements [driver.Bounder].
-func (e full) Bound(d time.Duration) driver.Evaler { return full{e.bounded(d)} }

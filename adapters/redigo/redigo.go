@@ -119,12 +119,22 @@ func validate(c Client) error {
 	return nil
 }
 
+// isNil reports whether c is nil, or holds a pointer or a function that is.
 func isNil(c Client) bool {
-	switch v := reflect.ValueOf(c); v.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return v.IsNil()
+	v := reflect.ValueOf(c)
+	return c == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
+func init() { driver.Register("redigo", registered{}) }
+
+// registered is the driver's entry in the registry.
+type registered struct{}
+
+// Adopt implements [driver.Adopter].
+func (registered) Adopt(client any) (driver.Evaler, bool, error) {
+	c, ok := client.(Client)
+	if !ok {
+		return nil, false, nil
 	}
-	return false
+	return New(c), true, nil
 }

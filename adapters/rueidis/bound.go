@@ -7,7 +7,12 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/leasecache/leasecache/driver"
 )
+
+// Bound implements [driver.Bounder].
+func (e full) Bound(d time.Duration) driver.Evaler { return full{e.bounded(d)} }
 
 // bounded returns an evaler over the same client whose calls end within d.
 func (e evaler) bounded(d time.Duration) evaler {

@@ -3,6 +3,7 @@ package rueidis
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,12 +67,7 @@ func (e evaler) do(ctx, call context.Context, build func() rueidis.Completed) (m
 // shareTag reports whether all keys have the same hash tag, and with it the same
 // slot. A key without a tag is its own.
 func shareTag(keys []string) bool {
-	for i := 1; i < len(keys); i++ {
-		if hashTag(keys[i]) != hashTag(keys[0]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(key string) bool { return hashTag(key) != hashTag(keys[0]) })
 }
 
 func hashTag(key string) string {

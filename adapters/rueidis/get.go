@@ -2,11 +2,8 @@ package rueidis
 
 import (
 	"context"
-	"time"
 
 	"github.com/redis/rueidis"
-
-	"github.com/leasecache/leasecache/driver"
 )
 
 // full is an evaler over a rueidis.Client, with the abilities that this allows.
@@ -28,6 +25,3 @@ func (e full) Get(ctx context.Context, key string) (string, bool, error) {
 	v, err := m.ToString()
 	return v, err == nil, err
 }
-
-// Bound implements [driver.Bounder].
-func (e full) Bound(d time.Duration) driver.Evaler { return full{e.bounded(d)} }

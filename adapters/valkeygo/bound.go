@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"github.com/valkey-io/valkey-go"
+
+	"github.com/leasecache/leasecache/driver"
 )
+
+// Bound implements [driver.Bounder].
+func (e full) Bound(d time.Duration) driver.Evaler { return full{e.bounded(d)} }
 
 // bounded returns an evaler over the same client whose calls end within d.
 func (e evaler) bounded(d time.Duration) evaler {

@@ -5,6 +5,7 @@ package valkeygo
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,12 +69,7 @@ func (e evaler) do(ctx, call context.Context, build func() valkey.Completed) (m 
 // shareTag reports whether all keys have the same hash tag, and with it the same
 // slot. A key without a tag is its own.
 func shareTag(keys []string) bool {
-	for i := 1; i < len(keys); i++ {
-		if hashTag(keys[i]) != hashTag(keys[0]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(key string) bool { return hashTag(key) != hashTag(keys[0]) })
 }
 
 func hashTag(key string) string {

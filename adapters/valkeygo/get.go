@@ -4,11 +4,8 @@ package valkeygo
 
 import (
 	"context"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
-
-	"github.com/leasecache/leasecache/driver"
 )
 
 // full is an evaler over a valkey.Client, with the abilities that this allows.
@@ -30,6 +27,3 @@ func (e full) Get(ctx context.Context, key string) (string, bool, error) {
 	v, err := m.ToString()
 	return v, err == nil, err
 }
-
-// Bound implements [driver.Bounder].
-func (e full) Bound(d time.Duration) driver.Evaler { return full{e.bounded(d)} }

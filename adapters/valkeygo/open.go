@@ -13,11 +13,6 @@ import (
 	"github.com/leasecache/leasecache/driver"
 )
 
-func init() { driver.Register("valkeygo", registered{}) }
-
-// registered is the driver's entry in the registry.
-type registered struct{}
-
 // Open implements [driver.Driver].
 func (registered) Open(dsn string) (driver.Evaler, error) {
 	o, err := parseDSN(dsn)
@@ -25,18 +20,6 @@ func (registered) Open(dsn string) (driver.Evaler, error) {
 		return nil, err
 	}
 	return open(o)
-}
-
-// Adopt implements [driver.Adopter].
-func (registered) Adopt(client any) (driver.Evaler, bool, error) {
-	c, ok := client.(Client)
-	if !ok {
-		return nil, false, nil
-	}
-	if err := validate(c); err != nil {
-		return nil, true, err
-	}
-	return New(c), true, nil
 }
 
 // opened is over a client that this package made.

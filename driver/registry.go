@@ -64,13 +64,22 @@ func Drivers() []string {
 }
 
 // known lists the project's own adapters by the package path of the clients
-// that they take, for messages that name the import to add.
-var known = []struct{ name, client string }{
-	{"goredis", "github.com/redis/go-redis/v9"},
-	{"miniredis", "github.com/alicebob/miniredis/v2"},
-	{"redigo", "github.com/gomodule/redigo"},
-	{"rueidis", "github.com/redis/rueidis"},
-	{"valkeygo", "github.com/valkey-io/valkey-go"},
+// that they take, and those clients, for messages that name the import to add.
+var known = []adapter{
+	{"goredis", "github.com/redis/go-redis/v9", "a *redis.Client, *redis.ClusterClient or *redis.Ring"},
+	{"miniredis", "github.com/alicebob/miniredis/v2", "a *miniredis.Miniredis"},
+	{"redigo", "github.com/gomodule/redigo", "a *redis.Pool"},
+	{"rueidis", "github.com/redis/rueidis", "a rueidis.Client"},
+	{"valkeygo", "github.com/valkey-io/valkey-go", "a valkey.Client"},
+}
+
+type adapter struct{ name, client, takes string }
+
+// former lists where clients were published before, with what they are now.
+var former = map[string]string{
+	"github.com/go-redis/redis":  "github.com/redis/go-redis/v9",
+	"github.com/garyburd/redigo": "github.com/gomodule/redigo",
+	"github.com/rueian/rueidis":  "github.com/redis/rueidis",
 }
 
 const adapterPath = "github.com/leasecache/leasecache/adapters/"
@@ -81,7 +90,7 @@ func Open(name, dsn string) (Evaler, error) {
 	d := registry.drivers[name]
 	registry.RUnlock()
 	if d == nil {
-		i := slices.IndexFunc(known, func(k struct{ name, client string }) bool { return k.name == name })
+		i := slices.IndexFunc(known, func(k adapter) bool { return k.name == name })
 		hint := "import its package"
 		if i >= 0 {
 			hint = fmt.Sprintf("add: import _ %q", adapterPath+name)
@@ -119,26 +128,60 @@ func Adopt(client any) (Evaler, error) {
 			return e, nil
 		}
 	}
-	hint := "import the adapter for it, or implement driver.Evaler"
-	pkg := clientPackage(client)
-	for _, k := range known {
-		if pkg == k.client || strings.HasPrefix(pkg, k.client+"/") {
-			hint = fmt.Sprintf("add: import _ %q", adapterPath+k.name)
-			if slices.Contains(Drivers(), k.name) {
-				hint = fmt.Sprintf("driver %q takes other types of that package: see its documentation", k.name)
+	return nil, fmt.Errorf("leasecache: no driver takes a client of type %T: registered are %s; %s", client, registered(), adoptHint(client))
+}
+
+// adoptHint says what to do about a client that no driver takes.
+func adoptHint(client any) string {
+	if _, ok := client.(Evaler); ok {
+		return "it is a driver.Evaler already: hand it to leasecache.New or leasecache.NewStore"
+	}
+	for _, pkg := range packages(client) {
+		for _, k := range known {
+			if within(pkg, k.client) {
+				if slices.Contains(Drivers(), k.name) {
+					return fmt.Sprintf("driver %q takes other types of that package: hand over %s", k.name, k.takes)
+				}
+				return fmt.Sprintf("add: import _ %q, and hand over %s", adapterPath+k.name, k.takes)
+			}
+		}
+		for path, now := range former {
+			if within(pkg, path) {
+				return fmt.Sprintf("%s is published as %s now, which has an adapter: change to that", path, now)
 			}
 		}
 	}
-	return nil, fmt.Errorf("leasecache: no driver takes a client of type %T: registered are %s; %s", client, registered(), hint)
+	adapters := make([]string, len(known))
+	for i, k := range known {
+		adapters[i] = fmt.Sprintf("%q for %s", adapterPath+k.name, k.client)
+	}
+	return "import the adapter for it, or implement driver.Evaler: there are " + strings.Join(adapters, ", ")
 }
 
-func clientPackage(client any) string {
-	t := reflect.TypeOf(client)
+// packages returns the path of the package of client's type, and of those that it
+// embeds: a wrapper has the methods of the client within.
+func packages(client any) []string {
+	t := pointee(reflect.TypeOf(client))
+	paths := []string{t.PkgPath()}
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Anonymous {
+				paths = append(paths, pointee(f.Type).PkgPath())
+			}
+		}
+	}
+	return paths
+}
+
+func pointee(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return t.PkgPath()
+	return t
 }
+
+// within reports whether the package pkg is that at path, or below it.
+func within(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
 
 func registered() string {
 	names := Drivers()

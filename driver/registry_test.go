@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/mail"
 	"slices"
 	"strings"
 	"sync"
@@ -73,7 +74,7 @@ func emptyRegistry(t *testing.T) {
 func addKnown(t *testing.T, name, client string) {
 	t.Helper()
 	before := known
-	known = append(slices.Clone(known), struct{ name, client string }{name, client})
+	known = append(slices.Clone(known), adapter{name, client, "what it takes"})
 	t.Cleanup(func() { known = before })
 }
 
@@ -221,13 +222,27 @@ func TestAdoptOfATypeThatNoDriverTakesSaysWhatToDo(t *testing.T) {
 	anonymous := []int{1}
 	_, err := Adopt(anonymous)
 	wantError(t, err, "type []int", "registered are none", "import the adapter for it, or implement driver.Evaler")
+	for _, k := range known {
+		wantError(t, err, fmt.Sprintf("%q for %s", adapterPath+k.name, k.client))
+	}
 
 	Register("buffer", adopter[*bytes.Buffer]{})
 	pointer := &http.Client{}
 	for _, client := range []any{http.Client{}, pointer, &pointer, &httptest.Server{}} {
 		_, err = Adopt(client)
-		wantError(t, err, fmt.Sprintf("type %T", client), "registered are buffer", `add: import _ "`+adapterPath+`nethttp"`)
+		wantError(t, err, fmt.Sprintf("type %T", client), "registered are buffer", `add: import _ "`+adapterPath+`nethttp", and hand over what it takes`)
 	}
+	type wrapper struct {
+		sync.Mutex
+		*http.Client
+	}
+	_, err = Adopt(&wrapper{Client: pointer})
+	wantError(t, err, "type *driver.wrapper", `add: import _ "`+adapterPath+`nethttp"`)
+
+	former["net/mail"] = "github.com/redis/rueidis"
+	defer delete(former, "net/mail")
+	_, err = Adopt(&mail.Address{})
+	wantError(t, err, "type *mail.Address", "net/mail is published as github.com/redis/rueidis now")
 
 	// Not everything that begins with the path is of the package.
 	addKnown(t, "enc", "encoding/js")
@@ -236,7 +251,53 @@ func TestAdoptOfATypeThatNoDriverTakesSaysWhatToDo(t *testing.T) {
 
 	Register("nethttp", adopter[http.Client]{})
 	_, err = Adopt(pointer)
-	wantError(t, err, "type *http.Client", "registered are buffer, nethttp", `driver "nethttp" takes other types of that package`)
+	wantError(t, err, "type *http.Client", "registered are buffer, nethttp", `driver "nethttp" takes other types of that package: hand over what it takes`)
+}
+
+func TestAdoptOfAnEvalerSaysThatItNeedsNoAdapter(t *testing.T) {
+	emptyRegistry(t)
+	_, err := Adopt(Invalid(errors.New("any")))
+	wantError(t, err, "type driver.invalid", "it is a driver.Evaler already: hand it to leasecache.New")
+}
+
+func TestAdoptReportsAnEvalerThatIsInvalid(t *testing.T) {
+	emptyRegistry(t)
+	cause := errors.New("the client is a pipeline")
+	Register("a", invalidAdopter{cause})
+	e, err := Adopt(1)
+	wantError(t, err, "adopt int", `driver "a"`, cause.Error())
+	if e != nil || !errors.Is(err, cause) {
+		t.Errorf("Adopt = %v, %v; want the cause alone", e, err)
+	}
+}
+
+// invalidAdopter is a Driver that takes every client and can use none.
+type invalidAdopter struct{ err error }
+
+func (invalidAdopter) Open(string) (Evaler, error) { return nil, nil }
+
+func (a invalidAdopter) Adopt(any) (Evaler, bool, error) { return Invalid(a.err), true, nil }
+
+func TestAPackageIsToldByWholePartsOfItsPath(t *testing.T) {
+	for _, tt := range []struct {
+		pkg, path string
+		want      bool
+	}{
+		{"github.com/redis/rueidis", "github.com/redis/rueidis", true},
+		{"github.com/redis/rueidis/rueidishook", "github.com/redis/rueidis", true},
+		{"github.com/redis/rueidisx", "github.com/redis/rueidis", false},
+		{"github.com/redis", "github.com/redis/rueidis", false},
+		{"", "github.com/redis/rueidis", false},
+	} {
+		if got := within(tt.pkg, tt.path); got != tt.want {
+			t.Errorf("within(%q, %q) = %v", tt.pkg, tt.path, got)
+		}
+	}
+	for path, now := range former {
+		if !slices.ContainsFunc(known, func(k adapter) bool { return k.client == now }) {
+			t.Errorf("%s became %s, which has no adapter", path, now)
+		}
+	}
 }
 
 func TestTheRegistryMayBeUsedConcurrently(t *testing.T) {

@@ -151,8 +151,14 @@ func checkHost(d parts) error {
 	if hasPort && !isPort(d.host[i+1:]) {
 		return errors.New("port: want a number from 1 to 65535; if this is a part of the user name or password, percent-encode all but letters and digits in them")
 	}
-	if u, err := url.Parse("redis://" + d.host); err != nil || strings.Contains(u.Hostname(), ",") {
+	u, err := url.Parse("redis://" + d.host)
+	if err != nil || strings.Contains(u.Hostname(), ",") {
 		return errors.New("host: want a name or an address, an IPv6 one in brackets; further hosts of a cluster, of sentinels or of a ring go into the parameter addr")
+	}
+	if u.Hostname() == "" {
+		// go-redis would go to localhost, which is rarely where a variable that
+		// was not set should have led.
+		return errors.New("host: it is missing: write " + d.String() + "localhost:6379")
 	}
 	return nil
 }
@@ -215,7 +221,7 @@ func checkParams(d parts) error {
 				strings.Contains(d.query, "@") || query.Has("password") && name != "password" {
 				return errors.New("parameters: one is unknown; if it is a part of the user name or password, percent-encode all but letters and digits in them")
 			}
-			return fmt.Errorf("parameter %q: %s does not know it", name, d)
+			return fmt.Errorf("parameter %q: %s does not know it; there are %s", name, d, strings.Join(d.params(), ", "))
 		}
 		for _, value := range query[name] {
 			if _, err := d.parse(bare(d, name, value)); err != nil {
@@ -224,6 +230,29 @@ func checkParams(d parts) error {
 		}
 	}
 	return nil
+}
+
+// paramNames are the parameters of go-redis's URLs of any kind, and those of
+// another kind that are named the same. Left out are older names, and those by
+// which reads go to replicas.
+var paramNames = []string{
+	"addr", "client_name", "conn_max_idle_time", "conn_max_lifetime", "conn_max_lifetime_jitter", "context_timeout_enabled", "db",
+	"dial_timeout", "dialer_retries", "dialer_retry_timeout", "disableIdentity", "failing_timeout_seconds", "identitySuffix",
+	"master_name", "max_active_conns", "max_concurrent_dials", "max_idle_conns", "max_redirects", "max_retries", "max_retry_backoff",
+	"min_idle_conns", "min_retry_backoff", "password", "pipeline_pool_size", "pipeline_read_buffer_size", "pipeline_write_buffer_size",
+	"pool_fifo", "pool_size", "pool_timeout", "protocol", "read_timeout", "skip_verify", "unstable_resp3",
+	"use_disconnected_replicas", "username", "write_timeout",
+}
+
+// params returns the names of the parameters that a DSN of d's kind may have.
+func (d parts) params() []string {
+	return slices.DeleteFunc(slices.Clone(paramNames), func(name string) bool {
+		if name == "addr" {
+			return d.kind == ""
+		}
+		_, err := d.parse(bare(d, name, ""))
+		return err != nil
+	})
 }
 
 // bare returns a DSN's rest that has one parameter and nothing else.

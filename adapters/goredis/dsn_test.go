@@ -2,12 +2,18 @@ package goredis
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 )
 
 // summary is what a target's options say about a DSN.
@@ -63,7 +69,6 @@ func TestADSNIsReadAsGoRedisReadsIt(t *testing.T) {
 		dsn  string
 		want summary
 	}{
-		{"redis://", summary{Kind: "tcp", Addrs: []string{"localhost:6379"}}},
 		{"redis://h", summary{Kind: "tcp", Addrs: []string{"h:6379"}}},
 		{"REDIS://h:1/", summary{Kind: "tcp", Addrs: []string{"h:1"}}},
 		{"redis://[::1]:6380/2", summary{Kind: "tcp", Addrs: []string{"[::1]:6380"}, DB: 2}},
@@ -127,6 +132,13 @@ func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
 		{"redis+http://h", `unknown scheme "redis+http"`},
 		{"unix+ring:///s", `unknown scheme "unix+ring"`},
 		{"a@b://h", "unknown scheme: "},
+		{"redis://", "host: it is missing: write redis://localhost:6379"},
+		{"redis://:1", "host: it is missing"},
+		{"redis://u:p@/0", "host: it is missing"},
+		{"rediss://?pool_size=1", "host: it is missing: write rediss://localhost:6379"},
+		{"redis+cluster://?addr=h:1", "host: it is missing: write redis+cluster://localhost:6379"},
+		{"redis+sentinel://:1?master_name=m", "host: it is missing"},
+		{"redis+ring:///0", "host: it is missing"},
 		{"redis://h#x", "%23"},
 		{"redis://u:p w@h", "user name or password"},
 		{"redis://u:%zz@h", "user name or password"},
@@ -142,6 +154,7 @@ func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
 		{"redis://[::1", "host: "},
 		{"redis://h/x", "database: "},
 		{"redis://h/-1", "database: "},
+		{"redis://h/99999999999", "database: "},
 		{"redis://h/1/2", "database: "},
 		{"redis://h/%zz", "path: "},
 		{"redis://h?db=x", `parameter "db"`},
@@ -151,7 +164,8 @@ func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
 		{"redis://h?a;b", "parameters: write"},
 		{"redis://h?a=%zz", "parameters: write"},
 		{"redis://h?password=p", `parameter "password": redis:// does not know it`},
-		{"redis://h?colour=red", `parameter "colour": redis:// does not know it`},
+		{"redis://h?colour=red", `parameter "colour": redis:// does not know it; there are client_name, conn_max_idle_time, `},
+		{"rediss+cluster://h?colour=red", `parameter "colour": rediss+cluster:// does not know it; there are addr, client_name, `},
 		{"redis://h?pool_size=many", `parameter "pool_size": its value`},
 		{"redis://h?pool_size=2&pool_size=many", `parameter "pool_size": its value`},
 		{"redis://h?pool_fifo=maybe", `parameter "pool_fifo": its value`},
@@ -172,6 +186,57 @@ func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("got %v; want an error with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestTheParametersThatAreListedAreThoseOfGoRedis(t *testing.T) {
+	file, _ := runtime.FuncForPC(reflect.ValueOf(redis.ParseURL).Pointer()).FileLine(reflect.ValueOf(redis.ParseURL).Pointer())
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no source of go-redis at %s: %v", file, err)
+	}
+	withheld := []string{ // see paramNames
+		"idle_timeout", "max_conn_age",
+		"read_only", "replica_only", "route_by_latency", "route_by_latency_tolerance", "route_randomly",
+	}
+	var known []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\bq\.\w+\("(\w+)"\)`).FindAllSubmatch(src, -1) {
+			if name := string(m[1]); !slices.Contains(withheld, name) {
+				known = append(known, name)
+			}
+		}
+	}
+	slices.Sort(known)
+	if diff := cmp.Diff(slices.Compact(known), paramNames); diff != "" {
+		t.Errorf("parameters (-go-redis's +listed):\n%s", diff)
+	}
+	for dsn, want := range map[string][]string{
+		"redis":          {"pool_size", "db"},
+		"rediss":         {"skip_verify"},
+		"redis+cluster":  {"addr", "max_redirects"},
+		"redis+sentinel": {"addr", "master_name", "username"},
+		"redis+ring":     {"addr", "pool_size"},
+	} {
+		d, err := split(dsn + "://h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range want {
+			if !slices.Contains(d.params(), name) {
+				t.Errorf("%s: %q lacks %q", dsn, d.params(), name)
+			}
+		}
+		if kind := d.kind; slices.Contains(d.params(), "addr") != (kind != "") || slices.Contains(d.params(), "max_redirects") != (kind == "cluster") {
+			t.Errorf("%s: %q holds a parameter of another kind", dsn, d.params())
+		}
 	}
 }
 

@@ -200,20 +200,27 @@ func isDuration(s string) bool {
 	return err == nil && d > 0
 }
 
+// known returns the names of the parameters that a DSN of u's scheme may have.
+func known(u *url.URL) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(params)), func(name string) bool {
+		return name == "db" && u.Scheme != "unix" || name == "skip_verify" && !isTLS(u)
+	})
+}
+
 func checkParams(u *url.URL) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("parameters: write name=value&name=value, with a percent sign followed by two hexadecimal digits")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		p, ok := params[name]
-		if !ok || name == "db" && u.Scheme != "unix" || name == "skip_verify" && !isTLS(u) {
+		p := params[name]
+		if !slices.Contains(known(u), name) {
 			// The "name" may be what follows a question mark, or an ampersand, in
 			// a password. Then an @ follows, or there is no value.
 			if !plainName.MatchString(name) || !strings.Contains(u.RawQuery, name+"=") || strings.Contains(u.RawQuery, "@") {
 				return errors.New("parameters: one is unknown; if it is a part of the user name or password, percent-encode all but letters and digits in them")
 			}
-			return fmt.Errorf("parameter %q: %s:// does not know it; there are %s", name, u.Scheme, strings.Join(slices.Sorted(maps.Keys(params)), ", "))
+			return fmt.Errorf("parameter %q: %s:// does not know it; there are %s", name, u.Scheme, strings.Join(known(u), ", "))
 		}
 		if len(query[name]) > 1 {
 			return fmt.Errorf("parameter %q: it is there twice: write it once", name)

@@ -3,6 +3,7 @@ package leasecache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -61,15 +62,30 @@ func (s *Store) retry(ctx context.Context, key, step string, start time.Time, er
 	defer cancel()
 	unknown := isUnknown(err)
 	for n := 1; n < maxAttempts && canRetry(err) && pause(bounded, n); n++ {
+		before := err
 		if err = do(bounded); err == nil {
 			return nil
 		}
 		unknown = unknown || isUnknown(err)
+		err = since(err, before)
 	}
 	if s.closed.Load() && errors.Is(err, driver.ErrNotSent) {
 		err = ErrClosed
 	}
 	return &stepError{step: step, key: key, err: err, unknown: unknown}
+}
+
+// since returns err, the error of an attempt, and when that says that its time was
+// over, then also why the attempt before it failed: that is what took the time.
+func since(err, before error) error {
+	if before == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if serverCode(before) != "" {
+		// It is not the reply to the last attempt, whose outcome is unknown.
+		return fmt.Errorf("%w; before that: %v", err, before) //nolint:errorlint // see above
+	}
+	return fmt.Errorf("%w; before that: %w", err, before)
 }
 
 // isUnknown reports whether a call that failed with err may have run.

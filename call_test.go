@@ -210,6 +210,42 @@ func TestAStepIsTriedAgainOnlyWhenThatCanHelp(t *testing.T) {
 	}
 }
 
+func TestAnErrorSaysWhyThereWasNoTimeForTheLastAttempt(t *testing.T) {
+	for _, test := range []struct {
+		words []string
+		want  string
+		is    error
+	}{
+		{[]string{"after 600ms broken", "hang"}, "before that: connection reset by peer", errBroken},
+		{[]string{"after 600ms -BUSY a script runs", "hang"}, "before that: BUSY a script runs", context.DeadlineExceeded},
+		{[]string{"after 600ms unsent", "hang"}, "before that: not sent: ", driver.ErrNotSent},
+	} {
+		t.Run(test.words[0], func(t *testing.T) {
+			evalers(t, test.words, func(t *testing.T, _ *scripted, e driver.Evaler) {
+				c := mustCache(t, mustStore(t, e, time.Second), Options{})
+				check := func(what string, err error) {
+					t.Helper()
+					if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, test.is) || !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%s: %v; want that its time was over, and %q", what, err, test.want)
+					}
+				}
+				_, err := c.store.call(t.Context(), "key", protocol.DeleteCall("v:{key}"))
+				check("a step", err)
+			})
+		})
+	}
+	t.Run("Invalidate", func(t *testing.T) {
+		evalers(t, []string{"broken", "broken", "broken", "hang"}, func(t *testing.T, _ *scripted, e driver.Evaler) {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			err := mustCache(t, mustStore(t, e, time.Second), Options{}).Invalidate(ctx, "key")
+			if !errors.Is(err, errBroken) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v; want that its time was over, and why", err)
+			}
+		})
+	})
+}
+
 func TestEveryCodeForNowIsTriedAgainAndNoOther(t *testing.T) {
 	now := []string{
 		"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY",

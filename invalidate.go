@@ -81,6 +81,7 @@ func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
 	// Joining is right without it, but those who come from now on should not have
 	// to wait for a load that cannot be cached. Also when the outcome is unknown.
 	defer c.overtake(key)
+	var before error // of the attempt before
 	for n := 0; ; n++ {
 		reply, err := c.store.call(ctx, key, protocol.InvalidateCall(keys, c.opts.Stale))
 		if err == nil {
@@ -93,11 +94,13 @@ func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
 			if code := serverCode(err); code == "TRYAGAIN" || code == "ASK" {
 				return c.deleteEach(context.WithoutCancel(ctx), key, keys)
 			}
+			err = since(err, before)
 			if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
 				err = fmt.Errorf("%w: %w", cause, err)
 			}
 			return err
 		}
+		before = err
 	}
 }
 

@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/internal/resp"
+	"github.com/leasecache/leasecache/servertest"
+)
+
+func TestAServerThatIsFullIsUnavailableUntilClientsLeave(t *testing.T) {
+	for _, name := range []string{"valkey-9", "redis-7"} {
+		for _, client := range serviceClients {
+			t.Run(name+" "+client.name, func(t *testing.T) {
+				t.Parallel()
+				server := servertest.Start(t, servertest.Named(t, name), servertest.Args("--maxclients", "10"))
+				// One connection for us.
+				admin := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, MaxActiveConns: 1, ConnMaxIdleTime: -1})
+				t.Cleanup(func() { admin.Close() })
+				own, err := admin.ClientID(t.Context()).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				svc := client.mustDial(t, connect{addr: server.Addr})
+				store := newStore(t, svc.driver, time.Second) // the default
+				c := newCache(t, store, leasecache.Options{Prefix: "full:"})
+				other := newCache(t, store, leasecache.Options{Prefix: "full:", OnUnavailable: leasecache.UnavailableLoad})
+				if _, err := c.Get(t.Context(), "k", constant("v")); err != nil {
+					t.Fatal(err)
+				}
+				// The client loses its connections, and others come before it.
+				if err := admin.ClientKillByFilter(t.Context(), "SKIPME", "yes", "TYPE", "normal").Err(); err != nil {
+					t.Fatal(err)
+				}
+				leave := fill(t, server.Addr)
+				if id, err := admin.ClientID(t.Context()).Result(); err != nil || id != own {
+					t.Fatalf("our own connection was lost: client %d, %v", id, err)
+				}
+
+				// The server closes a connection that is too many right after its reply,
+				// which then may be lost on its way.
+				for call, do := range operations(c, constant("v")) {
+					eventually(t, call+" returns the server's message", func() bool {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						err := do(ctx, "k")
+						if !errors.Is(err, leasecache.ErrUnavailable) {
+							t.Fatalf("%s: %v; want ErrUnavailable", call, err)
+						}
+						return strings.Contains(err.Error(), "max number of clients reached")
+					})
+				}
+				if v, err := other.Get(t.Context(), "source", constant("from the source")); v != "from the source" || err != nil {
+					t.Errorf("with UnavailableLoad: %q, %v; want what the source has", v, err)
+				}
+
+				leave()
+				eventually(t, "reads work again", func() bool {
+					_, err := c.Get(t.Context(), "k", constant("v"))
+					return err == nil
+				})
+				if err := c.Invalidate(t.Context(), "k"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// fill takes all connections that the server at addr still has. leave gives them back.
+func fill(t testing.TB, addr string) (leave func()) {
+	t.Helper()
+	var taken []net.Conn
+	leave = func() {
+		for _, c := range taken {
+			c.Close()
+		}
+	}
+	t.Cleanup(leave)
+	for range 100 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := resp.NewConn(c).Do("PING"); err != nil {
+			c.Close()
+			return leave
+		}
+		taken = append(taken, c)
+	}
+	t.Fatalf("the server took %d clients", len(taken))
+	return leave
+}

@@ -1,0 +1,154 @@
+package tests
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasecache/leasecache"
+)
+
+// rightName is the name on the certificate of a TLS server in these tests.
+const rightName = "right.test"
+
+func TestACertificateForAnotherNameIsAnErrorThatNamesBoth(t *testing.T) {
+	server, _ := startOne(t)
+	addr, roots := tlsProxy(t, server.Addr)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, err error, name string) {
+		t.Helper()
+		for _, want := range []string{rightName, name} {
+			if !strings.Contains(errText(err), want) {
+				t.Errorf("the error %q does not contain %q", errText(err), want)
+			}
+		}
+		if _, ok := errors.AsType[x509.HostnameError](err); !ok {
+			t.Errorf("%v does not lead to the x509.HostnameError", err)
+		}
+		noSecret(t, "the error", err)
+	}
+	for _, client := range serviceClients {
+		t.Run(client.name+" handed over", func(t *testing.T) {
+			t.Parallel()
+			wrong := &tls.Config{RootCAs: roots, ServerName: "wrong.test", MinVersion: tls.VersionTLS12}
+			svc, err := client.dial(connect{addr: addr, user: "user", password: "s3cret", tls: wrong})
+			if err != nil { // a client that connects at once
+				check(t, err, "wrong.test")
+			} else {
+				t.Cleanup(svc.close)
+				store := newStore(t, svc.driver, time.Second) // the default
+				c := newCache(t, store, leasecache.Options{Prefix: "tls:"})
+				calls := operations(c, constant("v"))
+				calls["Ping"] = func(ctx context.Context, _ string) error { return store.Ping(ctx) }
+				for name, call := range calls {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					err := ends(t, name, func(context.Context) error { return call(ctx, name) })
+					if !errors.Is(err, leasecache.ErrUnavailable) {
+						t.Errorf("%s: %v; want ErrUnavailable", name, err)
+					}
+					check(t, err, "wrong.test")
+				}
+			}
+			// The control: with the right name the same client works.
+			right := client.mustDial(t, connect{addr: addr, tls: &tls.Config{RootCAs: roots, ServerName: rightName, MinVersion: tls.VersionTLS12}})
+			if _, err := newCache(t, right.driver, leasecache.Options{}).Get(t.Context(), client.name, constant("v")); err != nil {
+				t.Errorf("with the right name: %v", err)
+			}
+		})
+		t.Run(client.name+" by DSN", func(t *testing.T) {
+			t.Parallel()
+			store, err := leasecache.Open(client.name, "rediss://user:s3cret@localhost:"+port+"/0", leasecache.StoreOptions{})
+			if err == nil {
+				defer store.Close()
+				err = ends(t, "Ping", store.Ping)
+			}
+			check(t, err, "localhost")
+		})
+	}
+}
+
+// tlsProxy puts TLS in front of the server at addr, with a certificate for
+// rightName alone.
+func tlsProxy(t testing.TB, addr string) (proxy string, roots *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: rightName}, DNSNames: []string{rightName},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(cert)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { forward(in, addr) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait() // the clients are closed by now
+	})
+	return l.Addr().String(), roots
+}
+
+// forward connects in with addr until one of them ends.
+func forward(in net.Conn, addr string) {
+	defer in.Close()
+	if err := in.(*tls.Conn).Handshake(); err != nil {
+		return
+	}
+	out, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	done := make(chan struct{}, 2)
+	for from, to := range map[net.Conn]net.Conn{in: out, out: in} {
+		go func() {
+			io.Copy(to, from)
+			done <- struct{}{}
+		}()
+	}
+	<-done
+	in.Close()
+	out.Close()
+	<-done
+}

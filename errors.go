@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"strings"
 
@@ -186,6 +187,11 @@ var hints = map[string]string{
 
 func hint(err error) string {
 	code := serverCode(err)
+	if code == "" && errors.Is(err, io.EOF) {
+		// Clients that greet the server first may lose what it says to one client
+		// too many.
+		return "the server closed the connection: it may have restarted, or have reached its maxclients"
+	}
 	if code == "ERR" {
 		text := err.Error()
 		switch {

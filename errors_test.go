@@ -161,6 +161,11 @@ func TestAnErrorReplyComesWithWhatToDo(t *testing.T) {
 			t.Errorf("%q advises %q, want it to say %q", test.reply, advice, test.want)
 		}
 	}
+	for _, err := range []error{io.EOF, fmt.Errorf("client: %w", io.EOF)} {
+		if text := (&stepError{step: "read", key: "k", err: err}).Error(); !strings.Contains(text, err.Error()+"; the server closed the connection") || !strings.Contains(text, "maxclients") {
+			t.Errorf("the error is %q, want it to say why a server closes a connection", text)
+		}
+	}
 	for _, err := range []error{
 		errBroken, context.DeadlineExceeded, driver.ParseServerError("ERR something else", nil),
 		driver.ParseServerError("NEWCODE text", nil), errors.New("OOM is no reply"),

@@ -51,10 +51,10 @@ func TestABoundedCallEndsWhenTheServerHangs(t *testing.T) {
 		"client without timeouts":    s.client(t, redis.Options{ReadTimeout: -1}),
 		"client that heeds contexts": s.client(t, redis.Options{ContextTimeoutEnabled: true}),
 		"cluster": closing(t, redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: []string{s.addr}, ContextTimeoutEnabled: true,
+			Addrs: []string{s.Addr}, ContextTimeoutEnabled: true,
 		})),
 		"ring": closing(t, redis.NewRing(&redis.RingOptions{
-			Addrs: map[string]string{"a": s.addr}, ContextTimeoutEnabled: true,
+			Addrs: map[string]string{"a": s.Addr}, ContextTimeoutEnabled: true,
 			HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
 		})),
 	}
@@ -113,7 +113,7 @@ func TestABoundedCallEndsWhileItWaitsForAConnection(t *testing.T) {
 			t.Errorf("%s: %v; want one with %q", method, err, want)
 		}
 	}
-	if n := s.count("get"); n != 0 {
+	if n := s.Count("get"); n != 0 {
 		t.Errorf("GET was sent %d times, want never", n)
 	}
 }

@@ -16,26 +16,6 @@ import (
 	"github.com/leasecache/leasecache/driver"
 )
 
-// abilities names what e can do beside scripts.
-func abilities(e driver.Evaler) (names []string) {
-	if _, ok := e.(driver.Getter); ok {
-		names = append(names, "get")
-	}
-	if _, ok := e.(driver.Bounder); ok {
-		names = append(names, "bound")
-	}
-	if _, ok := e.(driver.Pinger); ok {
-		names = append(names, "ping")
-	}
-	if _, ok := e.(driver.Closer); ok {
-		names = append(names, "close")
-	}
-	if v, ok := e.(driver.Validator); ok && v.Validate() != nil {
-		names = append(names, "invalid")
-	}
-	return names
-}
-
 // closing closes c when the test ends.
 func closing[C io.Closer](t *testing.T, c C) C {
 	t.Cleanup(func() { c.Close() })
@@ -136,7 +116,7 @@ func TestTheRegistryAdoptsClientsOfGoRedis(t *testing.T) {
 
 func TestAnOpenedClientIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
 	s := serve(t, answer("$1\r\na\r\n"))
-	e, err := driver.Open("goredis", "redis://"+s.addr)
+	e, err := driver.Open("goredis", "redis://"+s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,10 +149,10 @@ func TestAScriptIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 	s := serve(t, answer(cut)) // executed, as far as anybody knows
 	single := s.client(t, redis.Options{})
 	ring := closing(t, redis.NewRing(&redis.RingOptions{
-		Addrs:       map[string]string{"a": s.addr},
+		Addrs:       map[string]string{"a": s.Addr},
 		HeartbeatFn: func(context.Context, *redis.Client) bool { return true },
 	}))
-	cluster := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(s.addr)}))
+	cluster := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(s.Addr)}))
 	for _, c := range []Client{single, ring, cluster} {
 		for _, bounded := range []bool{false, true} {
 			e := New(c)
@@ -188,7 +168,7 @@ func TestAScriptIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 					"evalsha": func() error { _, err := eval(t.Context(), e); return err },
 					"get":     func() error { _, _, err := get(t.Context(), t, e); return err },
 				} {
-					before := s.count(name)
+					before := s.Count(name)
 					err := call()
 					if !errors.Is(err, io.EOF) || errors.Is(err, driver.ErrNotSent) {
 						t.Errorf("%s: %v; want io.EOF, and not ErrNotSent", name, err)
@@ -196,14 +176,14 @@ func TestAScriptIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 					if _, ok := errors.AsType[*driver.ServerError](err); ok {
 						t.Errorf("%s: %v is a ServerError", name, err)
 					}
-					if n := s.count(name) - before; n != 1 {
+					if n := s.Count(name) - before; n != 1 {
 						t.Errorf("%s was sent %d times, want once", name, n)
 					}
 				}
 			})
 		}
 	}
-	if n := s.count("eval"); n != 0 {
+	if n := s.Count("eval"); n != 0 {
 		t.Errorf("EVAL was sent %d times after a lost reply, want never", n)
 	}
 }
@@ -237,7 +217,7 @@ func TestAClusterThatReadsFromReplicasRunsScriptsOnThePrimary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			primary, replica := serve(t, node), serve(t, node)
-			o.ClusterSlots = slots(primary.addr, replica.addr)
+			o.ClusterSlots = slots(primary.Addr, replica.Addr)
 			c := closing(t, redis.NewClusterClient(&o))
 			e := New(c)
 			for range 30 {
@@ -248,12 +228,12 @@ func TestAClusterThatReadsFromReplicasRunsScriptsOnThePrimary(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if p, r := primary.count("evalsha"), replica.count("evalsha"); p != 30 || r != 0 {
+			if p, r := primary.Count("evalsha"), replica.Count("evalsha"); p != 30 || r != 0 {
 				t.Errorf("scripts: %d on the primary, %d on the replica; want 30 and 0", p, r)
 			}
 			// The control: this client does read from replicas. Which node is
 			// the closest is anybody's guess here.
-			if name != "RouteByLatency" && replica.count("get") == 0 {
+			if name != "RouteByLatency" && replica.Count("get") == 0 {
 				t.Error("the client itself never reads from the replica: this test shows nothing")
 			}
 		})
@@ -263,8 +243,8 @@ func TestAClusterThatReadsFromReplicasRunsScriptsOnThePrimary(t *testing.T) {
 func TestARedirectionIsFollowed(t *testing.T) {
 	to := serve(t, answer("$1\r\nb\r\n"))
 	for _, kind := range []string{"MOVED", "ASK"} {
-		from := serve(t, answer("-"+kind+" 7629 "+to.addr+"\r\n"))
-		c := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(from.addr)}))
+		from := serve(t, answer("-"+kind+" 7629 "+to.Addr+"\r\n"))
+		c := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(from.Addr)}))
 		r, err := eval(t.Context(), New(c))
 		if s, _ := r.Str(); err != nil || s != "b" {
 			t.Errorf("%s: got %v, %v; want b", kind, r, err)
@@ -300,7 +280,7 @@ func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v; want one with %q", err, tt.want)
 			}
-			if sha, src := s.count("evalsha"), s.count("eval"); sha != 1 || src != tt.wantEval {
+			if sha, src := s.Count("evalsha"), s.Count("eval"); sha != 1 || src != tt.wantEval {
 				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
 			}
 		})
@@ -326,7 +306,7 @@ func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
 		append([]string{"evalsha", script.SHA1()}, tail...),
 		append([]string{"eval", script.Source()}, tail...),
 	}
-	if diff := cmp.Diff(want, s.commands()); diff != "" {
+	if diff := cmp.Diff(want, s.Commands()); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}
 }
@@ -369,7 +349,7 @@ func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
 			t.Errorf("Get: %v; want ErrNotSent and context.Canceled", err)
 		}
 	}
-	if got := s.commands(); len(got) != 0 {
+	if got := s.Commands(); len(got) != 0 {
 		t.Errorf("the server received %q, want nothing", got)
 	}
 }
@@ -395,15 +375,15 @@ func TestAPingTellsWhetherTheServerAnswers(t *testing.T) {
 		}
 		return "-LOADING the dataset\r\n"
 	})
-	cluster := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(s.addr)}))
+	cluster := closing(t, redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots(s.Addr)}))
 	for _, c := range []Client{s.client(t, redis.Options{}), cluster} {
 		up = true
 		e := New(c)
-		before := len(s.commands())
+		before := len(s.Commands())
 		if err := e.(driver.Pinger).Ping(t.Context()); err != nil {
 			t.Errorf("%T: %v", c, err)
 		}
-		if got := s.commands()[before:]; len(got) != 1 || got[0][0] != "ping" {
+		if got := s.Commands()[before:]; len(got) != 1 || got[0][0] != "ping" {
 			t.Errorf("%T: the server received %q; want one ping", c, got)
 		}
 		up = false

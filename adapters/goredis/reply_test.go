@@ -84,7 +84,7 @@ func FuzzReply(f *testing.F) {
 			return // means something else to the fake server
 		}
 		s := serve(t, answer(raw))
-		s.once = true
+		s.Once = true
 		r, err := eval(t.Context(), New(s.client(t, redis.Options{})))
 		if err != nil && r.Kind() != driver.KindNil {
 			t.Errorf("got %v beside the error %v", r, err)

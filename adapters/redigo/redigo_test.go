@@ -17,27 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
-
-// abilities names what e can do beside scripts.
-func abilities(e driver.Evaler) (names []string) {
-	if _, ok := e.(driver.Getter); ok {
-		names = append(names, "get")
-	}
-	if _, ok := e.(driver.Bounder); ok {
-		names = append(names, "bound")
-	}
-	if _, ok := e.(driver.Pinger); ok {
-		names = append(names, "ping")
-	}
-	if _, ok := e.(driver.Closer); ok {
-		names = append(names, "close")
-	}
-	if v, ok := e.(driver.Validator); ok && v.Validate() != nil {
-		names = append(names, "invalid")
-	}
-	return names
-}
 
 func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
 	type embedding struct{ *redis.Pool }
@@ -85,7 +66,7 @@ func TestTheRegistryAdoptsPools(t *testing.T) {
 	if _, err := driver.Adopt((*redis.Pool)(nil)); err == nil || !strings.Contains(err.Error(), "redigo: pool is nil") {
 		t.Errorf("Adopt(nil *redis.Pool): %v; want the error of this package", err)
 	}
-	conn, err := redis.Dial("tcp", serve(t, answer("+OK\r\n")).addr)
+	conn, err := redis.Dial("tcp", serve(t, answer("+OK\r\n")).Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +78,7 @@ func TestTheRegistryAdoptsPools(t *testing.T) {
 
 func TestAnOpenedPoolIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
 	s := serve(t, answer("$1\r\na\r\n"))
-	e, err := driver.Open("redigo", "redis://"+s.addr)
+	e, err := driver.Open("redigo", "redis://"+s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,16 +110,16 @@ func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 	e := New(s.pool(t))
 	for _, e := range []driver.Evaler{e, e.(driver.Bounder).Bound(1e9)} {
 		for name, call := range calls(t, e) {
-			before := s.count(name)
+			before := s.Count(name)
 			if err := call(t.Context()); !errors.Is(err, io.EOF) || errors.Is(err, driver.ErrNotSent) {
 				t.Errorf("%s: %v; want io.EOF, and not ErrNotSent", name, err)
 			}
-			if n := s.count(name) - before; n != 1 {
+			if n := s.Count(name) - before; n != 1 {
 				t.Errorf("%s was sent %d times, want once", name, n)
 			}
 		}
 	}
-	if n := s.count("EVAL"); n != 0 {
+	if n := s.Count("EVAL"); n != 0 {
 		t.Errorf("EVAL was sent %d times after a lost reply, want never", n)
 	}
 }
@@ -183,7 +164,7 @@ func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v; want one with %q", err, tt.want)
 			}
-			if sha, src := s.count("EVALSHA"), s.count("EVAL"); sha != 1 || src != tt.wantEval {
+			if sha, src := s.Count("EVALSHA"), s.Count("EVAL"); sha != 1 || src != tt.wantEval {
 				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
 			}
 		})
@@ -208,7 +189,7 @@ func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
 		append([]string{"EVALSHA", script.SHA1()}, tail...),
 		append([]string{"EVAL", script.Source()}, tail...),
 	}
-	if diff := cmp.Diff(want, s.commands()); diff != "" {
+	if diff := cmp.Diff(want, s.Commands()); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}
 }
@@ -254,7 +235,7 @@ func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
 			}
 		}
 	}
-	if got := s.commands(); len(got) != 0 {
+	if got := s.Commands(); len(got) != 0 {
 		t.Errorf("the server received %q, want nothing", got)
 	}
 }
@@ -352,7 +333,7 @@ func TestALargeCommandEndsWhenTheServerReadsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	e := New((&fakeServer{addr: l.Addr().String()}).pool(t)).(driver.Bounder).Bound(250 * time.Millisecond)
+	e := New((&fakeServer{&adaptertest.Server{Addr: l.Addr().String()}}).pool(t)).(driver.Bounder).Bound(250 * time.Millisecond)
 	begin := time.Now()
 	_, err = e.Eval(t.Context(), script, []string{"k"}, []string{strings.Repeat("x", 64<<20)})
 	if took := time.Since(begin); err == nil || took > 4*time.Second || errors.Is(err, driver.ErrNotSent) {

@@ -18,26 +18,6 @@ import (
 	"github.com/leasecache/leasecache/driver"
 )
 
-// abilities names what e can do beside scripts.
-func abilities(e driver.Evaler) (names []string) {
-	if _, ok := e.(driver.Getter); ok {
-		names = append(names, "get")
-	}
-	if _, ok := e.(driver.Bounder); ok {
-		names = append(names, "bound")
-	}
-	if _, ok := e.(driver.Pinger); ok {
-		names = append(names, "ping")
-	}
-	if _, ok := e.(driver.Closer); ok {
-		names = append(names, "close")
-	}
-	if v, ok := e.(driver.Validator); ok && v.Validate() != nil {
-		names = append(names, "invalid")
-	}
-	return names
-}
-
 func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
 	s := serve(t, answer("+OK\r\n"))
 	client := s.client(t, valkey.ClientOption{})
@@ -93,7 +73,7 @@ func TestTheRegistryAdoptsClients(t *testing.T) {
 
 func TestAnOpenedClientIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
 	s := serve(t, answer("$1\r\na\r\n"))
-	e, err := driver.Open("valkeygo", "redis://"+s.addr)
+	e, err := driver.Open("valkeygo", "redis://"+s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +120,7 @@ func TestOpenFailsWhenItCannotConnect(t *testing.T) {
 func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 	s := serve(t, answer(cut)) // executed, as far as anybody knows
 	cluster := serve(t, answer(cut))
-	cluster.slots = slots(cluster.addr)
+	cluster.slots = slots(cluster.Addr)
 	for kind, c := range map[string]valkey.Client{
 		"pipelining when needed": s.client(t, valkey.ClientOption{}),
 		"always pipelining":      s.client(t, valkey.ClientOption{AlwaysPipelining: true}),
@@ -150,7 +130,7 @@ func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 		for _, e := range []driver.Evaler{New(c), New(c).(driver.Bounder).Bound(1e9)} {
 			for name, call := range calls(t, e) {
 				t.Run(fmt.Sprintf("%s %s %T", kind, name, e), func(t *testing.T) {
-					before := s.count(name) + cluster.count(name)
+					before := s.Count(name) + cluster.Count(name)
 					err := call(t.Context())
 					if err == nil || errors.Is(err, driver.ErrNotSent) {
 						t.Errorf("%v; want an error that is not ErrNotSent", err)
@@ -158,14 +138,14 @@ func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 					if _, ok := errors.AsType[*driver.ServerError](err); ok {
 						t.Errorf("%v is a ServerError", err)
 					}
-					if n := s.count(name) + cluster.count(name) - before; n != 1 {
+					if n := s.Count(name) + cluster.Count(name) - before; n != 1 {
 						t.Errorf("it was sent %d times, want once", n)
 					}
 				})
 			}
 		}
 	}
-	if n := s.count("EVAL"); n != 0 {
+	if n := s.Count("EVAL"); n != 0 {
 		t.Errorf("EVAL was sent %d times after a lost reply, want never", n)
 	}
 }
@@ -183,7 +163,7 @@ func slots(nodes ...string) string {
 
 func TestAClientThatReadsFromReplicasAsksThePrimary(t *testing.T) {
 	primary, replica := serve(t, answer("$1\r\na\r\n")), serve(t, answer("$1\r\na\r\n"))
-	primary.slots = slots(primary.addr, replica.addr)
+	primary.slots = slots(primary.Addr, replica.Addr)
 	replica.slots = primary.slots
 	c := primary.client(t, valkey.ClientOption{
 		SendToReplicas: func(cmd valkey.Completed) bool { return cmd.IsReadOnly() || cmd.Commands()[0] == "GET" },
@@ -198,11 +178,11 @@ func TestAClientThatReadsFromReplicasAsksThePrimary(t *testing.T) {
 			}
 		}
 	}
-	if n := len(replica.commands()); n != 0 {
+	if n := len(replica.Commands()); n != 0 {
 		t.Errorf("the replica received %d commands, want none", n)
 	}
 	// The control: this client does read from replicas.
-	if err := c.Do(t.Context(), c.B().Get().Key("{k}").Build()).Error(); err != nil || replica.count("GET") != 1 {
+	if err := c.Do(t.Context(), c.B().Get().Key("{k}").Build()).Error(); err != nil || replica.Count("GET") != 1 {
 		t.Errorf("the client's own GET: %v; want it on the replica, or this test shows nothing", err)
 	}
 }
@@ -210,8 +190,8 @@ func TestAClientThatReadsFromReplicasAsksThePrimary(t *testing.T) {
 func TestARedirectionIsFollowed(t *testing.T) {
 	to := serve(t, func(args []string) string { return "$1\r\nb\r\n" })
 	for _, kind := range []string{"MOVED", "ASK"} {
-		from := serve(t, answer("-"+kind+" 7629 "+to.addr+"\r\n"))
-		from.slots = slots(from.addr)
+		from := serve(t, answer("-"+kind+" 7629 "+to.Addr+"\r\n"))
+		from.slots = slots(from.Addr)
 		r, err := eval(t.Context(), New(from.client(t, valkey.ClientOption{})))
 		if s, _ := r.Str(); err != nil || s != "b" {
 			t.Errorf("%s: got %v, %v; want b", kind, r, err)
@@ -221,7 +201,7 @@ func TestARedirectionIsFollowed(t *testing.T) {
 
 func TestKeysInDifferentSlotsAreAnErrorAndNoPanic(t *testing.T) {
 	s := serve(t, answer(":1\r\n"))
-	s.slots = slots(s.addr)
+	s.slots = slots(s.Addr)
 	e := New(s.client(t, valkey.ClientOption{}))
 	for _, keys := range [][]string{{"a", "b"}, {"{a}", "{b}"}, {"v:{k}", "l:{k", "s:{k}"}, {"{}a", "{}b"}} {
 		if _, err := e.Eval(t.Context(), script, keys, nil); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "hash tag") {
@@ -263,7 +243,7 @@ func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v; want one with %q", err, tt.want)
 			}
-			if sha, src := s.count("EVALSHA"), s.count("EVAL"); sha != 1 || src != tt.wantEval {
+			if sha, src := s.Count("EVALSHA"), s.Count("EVAL"); sha != 1 || src != tt.wantEval {
 				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
 			}
 		})
@@ -288,7 +268,7 @@ func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
 		append([]string{"EVALSHA", script.SHA1()}, tail...),
 		append([]string{"EVAL", script.Source()}, tail...),
 	}
-	if diff := cmp.Diff(want, s.commands()); diff != "" {
+	if diff := cmp.Diff(want, s.Commands()); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}
 }
@@ -335,7 +315,7 @@ func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
 			}
 		}
 	}
-	if got := s.commands(); len(got) != 0 {
+	if got := s.Commands(); len(got) != 0 {
 		t.Errorf("the server received %q, want nothing", got)
 	}
 }

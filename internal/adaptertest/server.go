@@ -1,0 +1,125 @@
+// Package adaptertest holds what the tests of several adapters share: a server
+// that answers as the test says, the abilities and the calls of an Evaler, and the
+// search for passwords in the errors for a DSN. Only tests may import it.
+package adaptertest
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/leasecache/leasecache/internal/resp"
+)
+
+// Replies of a [Server] that are no replies.
+const (
+	Cut  = "cut"  // close the connection without a reply
+	Hang = "hang" // never reply
+)
+
+// Server speaks enough of the protocol for a client to connect. It is no authority
+// on what a server does: tests that use it are about the client. Fill it in, call
+// Start, and leave the fields alone from the first connection on.
+type Server struct {
+	// Setup, if set, is asked first about every command. It returns the reply to
+	// those by which the client sets up a connection, which are not recorded, and
+	// "" for others.
+	Setup func(args []string) string
+	// Reply returns the reply to a command as it is on the wire, or Cut, or Hang.
+	Reply func(args []string) string
+	// Once closes each connection after a reply that Setup did not give.
+	Once bool
+	// Addr is where the server listens once it has started.
+	Addr string
+
+	mu       sync.Mutex
+	received [][]string
+}
+
+// Start starts the server, which ends with the test.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Addr = l.Addr().String()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			context.AfterFunc(t.Context(), func() { conn.Close() })
+			wg.Go(func() { s.handle(conn, stop) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		close(stop)
+		wg.Wait()
+	})
+}
+
+func (s *Server) handle(conn net.Conn, stop <-chan struct{}) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		args, _, err := resp.ReadCommand(r)
+		if err != nil {
+			return
+		}
+		var out string
+		if s.Setup != nil {
+			out = s.Setup(args)
+		}
+		setup := out != ""
+		if !setup {
+			s.mu.Lock()
+			s.received = append(s.received, args)
+			s.mu.Unlock()
+			out = s.Reply(args)
+		}
+		switch out {
+		case Cut:
+			return
+		case Hang:
+			<-stop
+			return
+		}
+		if _, err := io.WriteString(conn, out); err != nil || s.Once && !setup {
+			return
+		}
+	}
+}
+
+// Commands returns what the server has received, in the order in which it did.
+func (s *Server) Commands() [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.received)
+}
+
+// Count returns how many commands of that name the server has received, in capital
+// letters or not.
+func (s *Server) Count(name string) int {
+	n := 0
+	for _, args := range s.Commands() {
+		if strings.EqualFold(args[0], name) {
+			n++
+		}
+	}
+	return n
+}
+
+// Answer returns a reply function that always says the same.
+func Answer(reply string) func([]string) string {
+	return func([]string) string { return reply }
+}

@@ -15,7 +15,7 @@
 // redis.ParseClusterURL (redis+cluster, rediss+cluster) and
 // redis.ParseFailoverURL (redis+sentinel, rediss+sentinel); a ring is opened by
 // redis+ring or rediss+ring, with further shards as parameters addr=host:port.
-// Parameters that send reads to replicas are refused.
+// A host is required, and parameters that send reads to replicas are refused.
 //
 // # Clients
 //

@@ -69,6 +69,10 @@
 // that returns true for a command that is not read-only. A replica does not know
 // the leases, and answers with values that were invalidated.
 //
+// A client that was closed connects again, and stays so, when a call's context
+// ends at the very moment at which it is handed the call. So close the caches
+// before the client.
+//
 // The first 128 calls on a server that hangs can wait longer than their bound
 // when commands of the service fill the client's queues, or while the client
 // connects for a command of the service whose context has no deadline:

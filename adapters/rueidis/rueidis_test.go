@@ -330,3 +330,23 @@ func TestARefusedDialIsNotSent(t *testing.T) {
 		t.Errorf("got %v; want ErrNotSent and the client's error", err)
 	}
 }
+
+func TestAClosedClientStaysClosedWhenAContextIsDone(t *testing.T) {
+	s := serve(t, answer("$1\r\na\r\n"))
+	c := s.client(t, rueidis.ClientOption{})
+	e := New(c)
+	c.Close()
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 8 { // more than the client has connections
+		for name, call := range calls(t, e) {
+			if err := call(done); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v; want context.Canceled", name, err)
+			}
+			// A client that sees a call with such a context connects again.
+			if err := call(t.Context()); !errors.Is(err, rueidis.ErrClosing) {
+				t.Errorf("%s: %v; want ErrClosing", name, err)
+			}
+		}
+	}
+}

@@ -60,19 +60,26 @@ func (s *Store) attempt(ctx context.Context, key, step string, do func(context.C
 func (s *Store) retry(ctx context.Context, key, step string, start time.Time, err error, do func(context.Context) error) error {
 	bounded, cancel := context.WithDeadline(ctx, start.Add(s.callTimeout))
 	defer cancel()
+	var refusal error
 	unknown := isUnknown(err)
 	for n := 1; n < maxAttempts && canRetry(err) && pause(bounded, n); n++ {
 		before := err
+		if serverCode(err) != "" {
+			refusal = err
+		}
 		if err = do(bounded); err == nil {
 			return nil
 		}
 		unknown = unknown || isUnknown(err)
 		err = since(err, before)
 	}
+	if serverCode(err) != "" {
+		refusal = err
+	}
 	if s.closed.Load() && errors.Is(err, driver.ErrNotSent) {
 		err = ErrClosed
 	}
-	return &stepError{step: step, key: key, err: err, unknown: unknown}
+	return &stepError{step: step, key: key, err: err, unknown: unknown, refusal: refusal}
 }
 
 // since returns err, the error of an attempt, and when that says that its time was

@@ -109,6 +109,9 @@ type stepError struct {
 	// unknown is set when the step may have been done all the same, or may be
 	// done later.
 	unknown bool
+	// refusal is the server's last error reply, after which further attempts may
+	// have ended without one. It is nil when there was none.
+	refusal error
 }
 
 func (e *stepError) Error() string {
@@ -140,6 +143,13 @@ var transient = map[string]bool{
 	"LOADING": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "MASTERDOWN": true,
 	"READONLY": true, "BUSY": true, "NOREPLICAS": true, "MOVED": true, "ASK": true,
 	"UNKILLABLE": true, "FAILOVER": true,
+}
+
+// isMigrating reports whether err says that the slot of the keys migrates key by
+// key: then scripts with several keys are refused, those with one are not.
+func isMigrating(err error) bool {
+	code := serverCode(err)
+	return code == "TRYAGAIN" || code == "ASK"
 }
 
 // isUnavailable reports whether err, the error of a call, says that the server

@@ -81,7 +81,8 @@ func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
 	// Joining is right without it, but those who come from now on should not have
 	// to wait for a load that cannot be cached. Also when the outcome is unknown.
 	defer c.overtake(key)
-	var before error // of the attempt before
+	var before error  // of the attempt before
+	var refusal error // the server's last word
 	for n := 0; ; n++ {
 		reply, err := c.store.call(ctx, key, protocol.InvalidateCall(keys, c.opts.Stale))
 		if err == nil {
@@ -90,13 +91,20 @@ func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
 		if err == nil {
 			return nil
 		}
+		if se, ok := errors.AsType[*stepError](err); ok && se.refusal != nil {
+			refusal = se.refusal
+		}
 		if isPermanent(err) || c.store.closed.Load() || !sleep(ctx, min(time.Duration(n+1)*10*time.Millisecond, 200*time.Millisecond)) {
-			if code := serverCode(err); code == "TRYAGAIN" || code == "ASK" {
+			// ctx may have ended while an attempt was on the wire.
+			if isMigrating(refusal) {
 				return c.deleteEach(context.WithoutCancel(ctx), key, keys)
 			}
-			err = since(err, before)
-			if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+			switch cause := ctx.Err(); {
+			case cause == nil:
+			case !errors.Is(err, cause):
 				err = fmt.Errorf("%w: %w", cause, err)
+			default:
+				err = since(err, before)
 			}
 			return err
 		}

@@ -102,7 +102,15 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (res Result[V], ok bool
 // be decoded comes back as it is stored, with the error.
 func (c *Cache[V]) look(ctx context.Context, key string) (res Result[V], stored *string, err error) {
 	sent := time.Now()
-	r, err := c.read(ctx, key, protocol.NewKeys(c.opts.Prefix, key), "", protocol.ReadOptions{})
+	keys := protocol.NewKeys(c.opts.Prefix, key)
+	r, err := c.read(ctx, key, keys, "", protocol.ReadOptions{})
+	if err != nil && isMigrating(err) && c.store.getter != nil {
+		// Hits go on by GET. It tells no TTL, so nobody may keep what it returns.
+		var ok bool
+		if r.Value, ok, err = c.store.get(ctx, key, keys.Value); ok {
+			r.State = protocol.StateValue
+		}
+	}
 	if err != nil || r.State != protocol.StateValue {
 		return Result[V]{}, nil, err
 	}

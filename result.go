@@ -67,7 +67,8 @@ type Result[V any] struct {
 	// TTL is for how long the server still caches the value, counted from before
 	// its request was sent, so that a tier in front which keeps the value no
 	// longer never outlives it. It is 0 when the value is not cached, when no
-	// time is left, and when another program cached it without an expiry.
+	// time is left, when another program cached it without an expiry, and when it
+	// is not known: while a cluster moves the key's slot key by key.
 	TTL time.Duration
 }
 

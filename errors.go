@@ -142,7 +142,7 @@ func serverCode(err error) string {
 var transient = map[string]bool{
 	"LOADING": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "MASTERDOWN": true,
 	"READONLY": true, "BUSY": true, "NOREPLICAS": true, "MOVED": true, "ASK": true,
-	"UNKILLABLE": true, "FAILOVER": true,
+	"UNKILLABLE": true, "FAILOVER": true, "REDIRECT": true,
 }
 
 // isMigrating reports whether err says that the slot of the keys migrates key by
@@ -162,7 +162,10 @@ func isUnavailable(err error) bool {
 	case "":
 		return true
 	case "ERR":
-		return strings.Contains(err.Error(), "max number of clients")
+		// What a script writes in a cluster that is down and serves reads is
+		// refused without a code of its own.
+		text := err.Error()
+		return strings.Contains(text, "max number of clients") || strings.Contains(text, "while the cluster is down")
 	default:
 		return transient[code]
 	}
@@ -184,6 +187,7 @@ var hints = map[string]string{
 	"WRONGTYPE":   "another program keeps something else under this name: choose a prefix of the cache's own, or Invalidate the key, which deletes it whatever its type",
 	"OOM":         "raise the server's maxmemory, or set a maxmemory-policy that evicts",
 	"READONLY":    "the client talks to a replica: point it at the primary",
+	"REDIRECT":    "the client talks to a replica: point it at the primary",
 	"MOVED":       "the server is a cluster: use a cluster client",
 	"ASK":         "the server is a cluster: use a cluster client",
 	"TRYAGAIN":    "the slot of this key is being migrated: try again later",
@@ -211,6 +215,8 @@ func hint(err error) string {
 			return hints["NOPERM"]
 		case strings.Contains(text, "non deterministic"):
 			return "the server is too old: leasecache needs Redis 7.0 or later, or Valkey"
+		case strings.Contains(text, "while the cluster is down"):
+			return hints["CLUSTERDOWN"]
 		case strings.Contains(text, "max number of clients"):
 			return "raise the server's maxclients, or make the pools of its clients smaller"
 		}

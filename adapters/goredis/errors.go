@@ -38,3 +38,16 @@ func notSent(err error) bool {
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		errors.Is(err, redis.ErrClosed)
 }
+
+// reload has a cluster client learn who owns the slots by now, after a call that
+// got no reply. By itself it learns of a failover when a node redirects it,
+// which a node that is gone does not do, or a minute later.
+func (e evaler) reload(ctx context.Context, err error) {
+	c, ok := e.client.(*redis.ClusterClient)
+	if !ok || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed) {
+		return
+	}
+	if _, ok := errors.AsType[redis.Error](err); !ok {
+		c.ReloadState(ctx) // in the background, a few times a second at the most
+	}
+}

@@ -74,5 +74,6 @@ func (e evaler) eval(ctx, call context.Context, name, script string, keys, args 
 	case errors.Is(err, redis.Nil):
 		return nil, nil
 	}
+	e.reload(call, err)
 	return nil, callError(ctx, call, err)
 }

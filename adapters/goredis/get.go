@@ -52,6 +52,7 @@ func (e evaler) get(ctx context.Context, key string) (string, bool, error) {
 	case errors.Is(err, redis.Nil):
 		return "", false, nil
 	}
+	e.reload(call, err)
 	return "", false, callError(ctx, call, err)
 }
 

@@ -43,6 +43,10 @@
 // does not apply to them. Redirections of a cluster are followed, because the
 // node that redirects has not run the command.
 //
+// A *redis.ClusterClient learns of a failover when a node redirects it, or up to
+// ClusterStateReloadInterval later, a minute by default. So after a call that
+// got no reply this package has it reload its state, in the background.
+//
 // go-redis ignores a context's deadline while a command is on the wire unless
 // Options.ContextTimeoutEnabled is set, and ignores cancelling always. Set it,
 // and nothing else is needed. A *redis.Client without it gets one hook from this

@@ -3,13 +3,10 @@ package tests
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,206 +18,100 @@ import (
 	"github.com/leasecache/leasecache/servertest"
 )
 
-// traffic is readers of a few keys in several caches, each with a client of its
-// own, and one writer that invalidates the keys in turn. Reads may fail with
-// ErrUnavailable, which is counted, and with nothing else. None may return a
-// version older than the last invalidation that was confirmed when it began.
-type traffic struct {
-	t       *testing.T
-	rows    [8]row
-	readers []*reader
-	wg      sync.WaitGroup
-	stopped atomic.Bool
-
-	invalidations atomic.Int64 // confirmed
-	failed        atomic.Int64 // reads
-}
-
-// row is a row of the source.
-type row struct{ version, confirmed atomic.Int64 }
-
-// reader counts the reads of one of the readers.
-type reader struct{ read, failed atomic.Int64 }
-
-const (
-	trafficCaches  = 3
-	trafficReaders = 4 // of each cache
-)
-
-// startTraffic starts traffic that ends with stop, or with the test.
-func startTraffic(t *testing.T, addr, prefix string) *traffic {
-	t.Helper()
-	tr := &traffic{t: t}
-	o := leasecache.Options{Prefix: prefix, Lease: longLease, WaitBound: longLease}
-	caches := make([]*leasecache.Cache[string], trafficCaches)
-	for i := range caches {
-		caches[i] = newCache(t, goredis.New(redisClient(t, addr)), o)
-	}
-	writer := newCache(t, goredis.New(redisClient(t, addr)), o)
-	for _, c := range caches {
-		for range trafficReaders {
-			r := &reader{}
-			tr.readers = append(tr.readers, r)
-			tr.wg.Go(func() { tr.read(c, r) })
-		}
-	}
-	tr.wg.Go(func() { tr.write(writer) })
-	t.Cleanup(tr.stop)
-	return tr
-}
-
-func (tr *traffic) read(c *leasecache.Cache[string], r *reader) {
-	for i := 0; !tr.stopped.Load(); i++ {
-		n := i % len(tr.rows)
-		row := &tr.rows[n]
-		confirmed := row.confirmed.Load()
-		v, err := c.Get(context.Background(), fmt.Sprint("k", n), func(context.Context) (string, error) {
-			return strconv.FormatInt(row.version.Load(), 10), nil
-		})
-		switch {
-		case errors.Is(err, leasecache.ErrUnavailable):
-			tr.failed.Add(1)
-			r.failed.Add(1)
-			continue
-		case err != nil:
-			tr.t.Errorf("a read failed with something else than ErrUnavailable: %v", err)
-		default:
-			if version, err := strconv.ParseInt(v, 10, 64); err != nil || version < confirmed {
-				tr.t.Errorf("a read of k%d returned version %s, after the invalidation of %d was confirmed", n, v, confirmed)
-			}
-		}
-		r.read.Add(1)
-	}
-}
-
-func (tr *traffic) write(c *leasecache.Cache[string]) {
-	for i := 0; !tr.stopped.Load(); i++ {
-		n := i % len(tr.rows)
-		row := &tr.rows[n]
-		v := row.version.Add(1) // the commit
-		switch err := c.Invalidate(context.Background(), fmt.Sprint("k", n)); {
-		case err == nil:
-			row.confirmed.Store(v)
-			tr.invalidations.Add(1)
-		case !errors.Is(err, leasecache.ErrUnavailable):
-			tr.t.Errorf("an invalidation failed with something else than ErrUnavailable: %v", err)
-		}
-	}
-}
-
-// flows waits until every reader has read n times more, and the writer has
-// invalidated as often.
-func (tr *traffic) flows(n int64) {
-	tr.t.Helper()
-	tr.each("read", n, func(r *reader) int64 { return r.read.Load() })
-	invalidated := tr.invalidations.Load()
-	eventually(tr.t, "the writer invalidates", func() bool { return tr.invalidations.Load() >= invalidated+n })
-}
-
-// fails waits until a read of every reader has failed.
-func (tr *traffic) fails() {
-	tr.t.Helper()
-	tr.each("failed", 1, func(r *reader) int64 { return r.failed.Load() })
-}
-
-func (tr *traffic) each(did string, n int64, count func(*reader) int64) {
-	tr.t.Helper()
-	before := make([]int64, len(tr.readers))
-	for i, r := range tr.readers {
-		before[i] = count(r)
-	}
-	for i, r := range tr.readers {
-		eventually(tr.t, fmt.Sprintf("every reader has %s %d times", did, n), func() bool { return count(r) >= before[i]+n })
-	}
-}
-
-// recovers waits until reads succeed again, and checks that they go on to.
-func (tr *traffic) recovers() {
-	tr.t.Helper()
-	tr.flows(10)
-	failed := tr.failed.Load()
-	tr.flows(50)
-	if n := tr.failed.Load() - failed; n > 0 {
-		tr.t.Errorf("%d reads failed after the server was back and every reader had read ten times", n)
-	}
-}
-
-// stop returns when the last read has ended.
-func (tr *traffic) stop() {
-	tr.stopped.Store(true)
-	tr.wg.Wait()
-}
-
-// log says how much there was.
-func (tr *traffic) log() {
-	tr.t.Helper()
-	var reads int64
-	for _, r := range tr.readers {
-		reads += r.read.Load()
-	}
-	tr.t.Logf("%d reads, %d failed, %d invalidations", reads, tr.failed.Load(), tr.invalidations.Load())
-}
-
 func TestFaultsUnderTraffic(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"valkey-9", "redis-7"} {
+	// All clients at once: what is done to the server is done to each of them.
+	start := func(t *testing.T, addr, prefix string) fleet {
+		return startFleet(t, trafficOptions{prefix: prefix, pace: time.Millisecond, readers: 2},
+			func(l liveClient) driver.Evaler { return l.single(t, addr) })
+	}
+	for _, name := range liveServers {
 		spec := servertest.Named(t, name)
 
 		t.Run(name+": SCRIPT FLUSH disturbs nobody", func(t *testing.T) {
 			t.Parallel()
 			server := servertest.Start(t, spec)
 			admin := redisClient(t, server.Addr)
-			tr := startTraffic(t, server.Addr, "flush:")
-			for range 20 {
-				tr.flows(5)
+			f := start(t, server.Addr, "flush:")
+			for range 10 {
+				f.flows(t, 5)
 				if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			tr.flows(5)
-			tr.stop()
-			tr.log()
-			if n := tr.failed.Load(); n != 0 {
-				t.Errorf("%d reads failed", n)
-			}
+			f.flows(t, 5)
+			f.stop(t, admin)
+			f.each(func(name string, tr *traffic) {
+				if n := tr.failed.Load() + tr.refused.Load(); n != 0 {
+					t.Errorf("%s: %d reads and invalidations failed", name, n)
+				}
+			})
 			noLeases(t, admin, "flush:")
 		})
 
 		t.Run(name+": a restart costs no more than the outage", func(t *testing.T) {
 			t.Parallel()
 			server := servertest.Start(t, spec)
-			tr := startTraffic(t, server.Addr, "restart:")
+			f := start(t, server.Addr, "restart:")
 			for range 2 {
-				tr.flows(10)
+				f.flows(t, 10)
 				server.Kill()
-				tr.fails()
+				f.fails(t)
 				server.Restart()
-				tr.recovers()
+				f.recovers(t)
 			}
-			tr.stop()
-			tr.log()
-			noLeases(t, redisClient(t, server.Addr), "restart:")
+			admin := redisClient(t, server.Addr)
+			f.stop(t, admin)
+			noLeases(t, admin, "restart:")
 		})
 
 		t.Run(name+": CLIENT KILL costs no more than calls that were on the wire", func(t *testing.T) {
 			t.Parallel()
 			server := servertest.Start(t, spec)
 			admin := redisClient(t, server.Addr)
-			tr := startTraffic(t, server.Addr, "kill:")
+			f := start(t, server.Addr, "kill:")
 			const kills = 10
 			for range kills {
-				tr.flows(10)
+				f.flows(t, 10)
 				if err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			tr.recovers()
-			tr.stop()
-			tr.log()
-			if n := tr.failed.Load(); n > kills*int64(len(tr.readers)) {
-				t.Errorf("%d reads failed; want one of each reader for each time at the most", n)
-			}
+			f.recovers(t)
+			f.stop(t, admin)
+			f.each(func(name string, tr *traffic) {
+				if n := tr.failed.Load(); n > kills*int64(len(tr.readers)) {
+					t.Errorf("%s: %d reads failed; want one of each reader for each time at the most", name, n)
+				}
+			})
 			noLeases(t, admin, "kill:")
+		})
+
+		t.Run(name+": REPLICAOF costs no more than what has to be written", func(t *testing.T) {
+			t.Parallel()
+			server := servertest.Start(t, spec)
+			admin := redisClient(t, server.Addr)
+			o := live("replicaof:")
+			f := startFleet(t, o, func(l liveClient) driver.Evaler { return l.single(t, server.Addr) })
+			for range 2 {
+				f.flows(t, 10)
+				// Of a primary that is not there, so that it keeps its data.
+				do(t, admin, "REPLICAOF", "127.0.0.1", "1")
+				f.all(t, "an invalidation is refused", func(tr *traffic) func() bool {
+					refused := tr.refused.Load()
+					return func() bool { return tr.refused.Load() > refused }
+				})
+				do(t, admin, "REPLICAOF", "NO", "ONE")
+				f.serves(t, "a primary again", time.Now())
+			}
+			f.stop(t, admin)
+			f.each(func(name string, tr *traffic) {
+				for kind, n := range tr.errors {
+					if !strings.HasSuffix(kind, "READONLY") {
+						t.Errorf("%s: %d times %s; want READONLY alone", name, n, kind)
+					}
+				}
+			})
 		})
 	}
 }
@@ -318,70 +209,83 @@ func TestServerThatHangs(t *testing.T) {
 }
 
 func TestPrimaryThatBecomesAReplica(t *testing.T) {
-	for _, name := range []string{"valkey-9", "redis-7"} {
+	t.Parallel()
+	for _, name := range liveServers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := servertest.Start(t, servertest.Named(t, name))
-			admin := redisClient(t, server.Addr)
-			replicaOf := func(args ...any) {
-				t.Helper()
-				if err := admin.Do(t.Context(), append([]any{"REPLICAOF"}, args...)...).Err(); err != nil {
-					t.Fatal(err)
-				}
+			for _, l := range liveClients {
+				t.Run(l.name, func(t *testing.T) { testBecomesAReplica(t, server, l) })
 			}
-			c := newCache(t, goredis.New(redisClient(t, server.Addr)), leasecache.Options{Prefix: "replica:", Lease: longLease, WaitBound: longLease})
-			for _, key := range []string{"hit", "invalidated"} {
-				if _, err := c.Get(t.Context(), key, constant("v")); err != nil {
-					t.Fatal(err)
-				}
-			}
-			g := newGate()
-			loading := goRead(t, c, "loading", g.then(constant("v")))
-			await(t, "the load begins", g.began)
-
-			// Of a primary that is not there, so that it keeps its data.
-			replicaOf("127.0.0.1", "1")
-			_, err := c.Get(t.Context(), "miss", noLoad(t))
-			if !errors.Is(err, leasecache.ErrUnavailable) || !strings.Contains(err.Error(), "point it at the primary") {
-				t.Errorf("a read of a replica returned %v; want ErrUnavailable, and what to do", err)
-			}
-			var se *driver.ServerError
-			if !errors.As(err, &se) || se.Code != "READONLY" {
-				t.Errorf("a read of a replica returned %v; want the server's READONLY", err)
-			}
-			g.open()
-			loading.want(t, "the read whose fill is refused", "v", leasecache.Loaded, leasecache.ServerDown)
-
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			err = c.Invalidate(ctx, "hit")
-			if !errors.Is(err, leasecache.ErrUnavailable) || !strings.Contains(errText(err), `"hit"`) {
-				t.Errorf("an invalidation on a replica returned %v; want ErrUnavailable, and the key", err)
-			}
-			// One with time tries until the server takes it.
-			confirmed := make(chan error, 1)
-			tried := c.Stats().Invalidated
-			go func() { confirmed <- c.Invalidate(context.Background(), "invalidated") }()
-			if _, err := c.Get(t.Context(), "hit", noLoad(t)); err != nil {
-				t.Errorf("a hit on a replica: %v", err)
-			}
-			select {
-			case err := <-confirmed:
-				t.Errorf("an invalidation on a replica returned %v", err)
-			default:
-			}
-			replicaOf("NO", "ONE")
-			if err := await(t, "the invalidation is confirmed", confirmed); err != nil {
-				t.Error(err)
-			}
-			if n := c.Stats().Invalidated; n != tried+1 {
-				t.Errorf("Stats: %d keys invalidated; want %d", n, tried+1)
-			}
-			wantStored(t, admin, "replica:", "invalidated", "")
-			goRead(t, c, "miss", constant("v")).want(t, "a read after the server is a primary again", "v", leasecache.Loaded, "")
-			goRead(t, c, "hit", noLoad(t)).want(t, "a hit after the server is a primary again", "v", leasecache.Hit, "")
 		})
 	}
+}
+
+func testBecomesAReplica(t *testing.T, server *servertest.Server, l liveClient) {
+	admin := redisClient(t, server.Addr)
+	replicaOf := func(args ...any) {
+		t.Helper()
+		do(t, admin, append([]any{"REPLICAOF"}, args...)...)
+	}
+	prefix := "replica:" + l.name + ":"
+	o := leasecache.Options{Prefix: prefix, Lease: longLease, WaitBound: longLease}
+	c := newCache(t, l.single(t, server.Addr), o)
+	o.OnUnavailable = leasecache.UnavailableLoad
+	loads := newCache(t, l.single(t, server.Addr), o)
+	for _, key := range []string{"hit", "invalidated"} {
+		if _, err := c.Get(t.Context(), key, constant("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := newGate()
+	loading := goRead(t, c, "loading", g.then(constant("v")))
+	await(t, "the load begins", g.began)
+
+	// Of a primary that is not there, so that it keeps its data.
+	replicaOf("127.0.0.1", "1")
+	_, err := c.Get(t.Context(), "miss", noLoad(t))
+	if !errors.Is(err, leasecache.ErrUnavailable) || !strings.Contains(err.Error(), "point it at the primary") {
+		t.Errorf("a read of a replica returned %v; want ErrUnavailable, and what to do", err)
+	}
+	var se *driver.ServerError
+	if !errors.As(err, &se) || se.Code != "READONLY" {
+		t.Errorf("a read of a replica returned %v; want the server's READONLY", err)
+	}
+	g.open()
+	loading.want(t, "the read whose fill is refused", "v", leasecache.Loaded, leasecache.ServerDown)
+	for range 2 { // nothing is cached
+		goRead(t, loads, "miss", constant("v")).want(t, "a read of a replica with Load", "v", leasecache.Loaded, leasecache.ServerDown)
+	}
+	goRead(t, loads, "hit", noLoad(t)).want(t, "a hit on a replica", "v", leasecache.Hit, "")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err = c.Invalidate(ctx, "hit")
+	if !errors.Is(err, leasecache.ErrUnavailable) || !strings.Contains(errText(err), `"hit"`) {
+		t.Errorf("an invalidation on a replica returned %v; want ErrUnavailable, and the key", err)
+	}
+	// One with time tries until the server takes it.
+	confirmed := make(chan error, 1)
+	tried := c.Stats().Invalidated
+	go func() { confirmed <- c.Invalidate(context.Background(), "invalidated") }()
+	if _, err := c.Get(t.Context(), "hit", noLoad(t)); err != nil {
+		t.Errorf("a hit on a replica: %v", err)
+	}
+	select {
+	case err := <-confirmed:
+		t.Errorf("an invalidation on a replica returned %v", err)
+	default:
+	}
+	replicaOf("NO", "ONE")
+	if err := await(t, "the invalidation is confirmed", confirmed); err != nil {
+		t.Error(err)
+	}
+	if n := c.Stats().Invalidated; n != tried+1 {
+		t.Errorf("Stats: %d keys invalidated; want %d", n, tried+1)
+	}
+	wantStored(t, admin, prefix, "invalidated", "")
+	goRead(t, c, "miss", constant("v")).want(t, "a read after the server is a primary again", "v", leasecache.Loaded, "")
+	goRead(t, c, "hit", noLoad(t)).want(t, "a hit after the server is a primary again", "v", leasecache.Hit, "")
 }
 
 func TestWrongPassword(t *testing.T) {

@@ -218,48 +218,6 @@ func sameAs(t *testing.T, store *leasecache.Store, top topology, prefix string) 
 	}
 }
 
-// Replicas know the leases only later, so none may answer a read, wherever the
-// client sends those of others.
-func TestReplicasAnswerNothing(t *testing.T) {
-	t.Parallel()
-	cluster := servertest.StartCluster(t, servertest.Named(t, "valkey-9"), 1, 1)
-	for name, o := range map[string]redis.ClusterOptions{
-		"ReadOnly":       {ReadOnly: true},
-		"RouteByLatency": {RouteByLatency: true},
-		"RouteRandomly":  {RouteRandomly: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o.Addrs, o.ContextTimeoutEnabled = cluster.Addrs(), true
-			client := redis.NewClusterClient(&o)
-			t.Cleanup(func() { client.Close() })
-			c := newCache(t, goredis.New(client), leasecache.Options{Prefix: "replicas:"})
-			for i := range 50 {
-				key := fmt.Sprint("key", i%10)
-				if _, err := c.Get(t.Context(), key, constant("v")); err != nil {
-					t.Fatal(err)
-				}
-				if _, _, err := c.Peek(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
-				if i%7 == 0 {
-					if err := c.Invalidate(t.Context(), key); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			stats, err := redisClient(t, cluster.Nodes[1].Addr).Info(t.Context(), "commandstats").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, command := range []string{"get", "eval", "evalsha"} {
-				if strings.Contains(stats, "cmdstat_"+command+":") {
-					t.Errorf("the replica was asked by %s", command)
-				}
-			}
-		})
-	}
-}
-
 // A cluster of one node owns all slots, so its client can be led through the
 // suite's proxy, whatever address the node announces.
 func TestClusterClientConforms(t *testing.T) {

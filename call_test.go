@@ -249,7 +249,7 @@ func TestAnErrorSaysWhyThereWasNoTimeForTheLastAttempt(t *testing.T) {
 func TestEveryCodeForNowIsTriedAgainAndNoOther(t *testing.T) {
 	now := []string{
 		"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY",
-		"NOREPLICAS", "MOVED", "ASK", "UNKILLABLE", "FAILOVER",
+		"NOREPLICAS", "MOVED", "ASK", "UNKILLABLE", "FAILOVER", "REDIRECT",
 	}
 	good := []string{
 		"ERR", "WRONGTYPE", "OOM", "NOPERM", "NOAUTH", "WRONGPASS", "NOSCRIPT",
@@ -457,6 +457,8 @@ func TestErrorsSayWhetherTheServerCanBeUsed(t *testing.T) {
 		{"wrapped reply", fmt.Errorf("client: %w", reply("LOADING Redis is loading the dataset in memory")), true},
 		{"full of clients", reply("ERR max number of clients reached"), true},
 		{"full of clients, and the client strips ERR", reply("max number of clients reached"), true},
+		{"cluster that serves reads", reply("ERR Script attempted to execute a write command while the cluster is down and readonly script: x, on @user_script:38."), true},
+		{"cluster that serves reads, Valkey", reply("ERR Can not execute a write command 'set' while the cluster is down and readonly script: on @user_script:38."), true},
 		{"script error", reply("ERR Error running script"), false},
 		{"wrong type", reply("WRONGTYPE Operation against a key holding the wrong kind of value"), false},
 		{"no memory", reply("OOM command not allowed when used memory > 'maxmemory'."), false},

@@ -151,6 +151,8 @@ func TestAnErrorReplyComesWithWhatToDo(t *testing.T) {
 		{"ERR The user executing the script can't run this command or subcommand script: x", "docs/protocol.md"},
 		{"ERR Write commands not allowed after non deterministic commands.", "too old"},
 		{"ERR max number of clients reached", "maxclients"},
+		{"ERR Can not execute a write command 'set' while the cluster is down and readonly script: on @user_script:38.", "CLUSTER INFO"},
+		{"REDIRECT 127.0.0.1:6379", "primary"},
 	} {
 		err := &stepError{step: "read", key: "k", err: driver.ParseServerError(test.reply, nil)}
 		text := err.Error()

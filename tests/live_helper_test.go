@@ -63,7 +63,7 @@ var liveClients = []liveClient{
 		},
 		sentinel: func(t testing.TB, s *servertest.Sentinel) driver.Evaler {
 			return rueidis.New(rueidisOf(t, rueidisclient.ClientOption{
-				InitAddress: []string{s.Sentinel.Addr}, Sentinel: rueidisclient.SentinelOption{MasterSet: s.PrimaryName},
+				InitAddress: []string{s.Sentinel.Addr}, Sentinel: rueidisclient.SentinelOption{MasterSet: s.PrimaryName, TopologyRefreshInterval: time.Second},
 			}))
 		},
 	},
@@ -75,7 +75,7 @@ var liveClients = []liveClient{
 		},
 		sentinel: func(t testing.TB, s *servertest.Sentinel) driver.Evaler {
 			return valkeygo.New(valkeyOf(t, valkey.ClientOption{
-				InitAddress: []string{s.Sentinel.Addr}, Sentinel: valkey.SentinelOption{MasterSet: s.PrimaryName},
+				InitAddress: []string{s.Sentinel.Addr}, Sentinel: valkey.SentinelOption{MasterSet: s.PrimaryName, TopologyRefreshInterval: time.Second},
 			}))
 		},
 	},

@@ -18,6 +18,10 @@ import (
 
 const forms = "redis://, rediss://, valkey://, valkeys:// or unix://"
 
+// sentinelRefresh is how often a client that was opened by DSN asks a sentinel
+// who the primary is.
+const sentinelRefresh = 5 * time.Second
+
 // parseDSN leaves the parsing to the client, but finds what is wrong by itself:
 // errors of net/url and of the client quote what they stumble over, which is
 // often a part of a password that was not percent-encoded. So no error here
@@ -37,6 +41,8 @@ func parseDSN(dsn string) (rueidis.ClientOption, error) {
 	o.AlwaysPipelining = true
 	o.ForceSingleClient = u.Scheme == "unix"
 	if o.Sentinel.MasterSet != "" {
+		// Or one message that is lost would bind it to a primary that was deposed.
+		o.Sentinel.TopologyRefreshInterval = sentinelRefresh
 		o.Sentinel.TLSConfig = o.TLSConfig
 		o.Sentinel.Dialer = o.Dialer
 	}

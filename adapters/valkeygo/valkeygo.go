@@ -61,6 +61,10 @@
 // one ran out of time, further ones are made in a goroutine of their own, which
 // is left behind when the time is over.
 //
+// With Sentinel, set SentinelOption.TopologyRefreshInterval: without it the client
+// learns of a failover by one message, and when that is lost it stays with the
+// primary that was deposed. Clients that are opened by DSN have it set to 5 s.
+//
 // # Limits
 //
 // Nothing in a client tells where its commands go, so New cannot refuse a client

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasecache/leasecache"
@@ -33,7 +34,8 @@ var abilityCases = []testCase{
 		rule: "Get must return the bytes that are stored, and ok false only when there is no such key.",
 		run: func(e *env) {
 			g := e.driver().(driver.Getter)
-			for _, want := range []string{"", "x", "0", "nil", "a\x00b\r\n", "\xff", strings.Repeat("v", 1<<20)} {
+			values := []string{"", "x", "0", "nil", "a\x00b\r\n", "\xff", " 007 ", strings.Repeat("v", 1<<20)}
+			for _, want := range values {
 				e.do("SET", e.prefix+"k", want)
 				if got, ok, err := g.Get(e.ctx, e.prefix+"k"); got != want || !ok || err != nil {
 					e.Errorf("Get returned %.20q (%d bytes), %v, %v; want %.20q", got, len(got), ok, err, want)
@@ -42,6 +44,30 @@ var abilityCases = []testCase{
 			e.do("DEL", e.prefix+"k")
 			if got, ok, err := g.Get(e.ctx, e.prefix+"k"); got != "" || ok || err != nil {
 				e.Errorf("Get of a key that does not exist returned %q, %v, %v", got, ok, err)
+			}
+		},
+	},
+	{
+		name: "GetReturnsAStringOfItsOwn", lacks: lacksGet,
+		rule: "The string that Get returned must not change afterwards: not by later calls that use the same buffer.",
+		run: func(e *env) {
+			g := e.driver().(driver.Getter)
+			for _, size := range []int{1, 100, 64 << 10} {
+				var got, want []string
+				for i := range 20 {
+					v := strings.Repeat(string(rune('a'+i)), size)
+					e.do("SET", e.prefix+"k", v)
+					r, _, err := g.Get(e.ctx, e.prefix+"k")
+					if err != nil {
+						e.Fatalf("Get: %v", err)
+					}
+					got, want = append(got, r), append(want, v)
+				}
+				for i := range got {
+					if got[i] != want[i] {
+						e.Fatalf("value %d of %d bytes begins with %.10q after the other calls; want %.10q", i, size, got[i], want[i])
+					}
+				}
 			}
 		},
 	},
@@ -66,34 +92,123 @@ var abilityCases = []testCase{
 			p.On(MatchCommand("GET"), 1, DropReply)
 			_, _, err = g.Get(e.ctx, e.prefix+"k")
 			e.wantUnknown(err)
+			p.Down()
+			e.eventually("Get on a server that refuses connections is ErrNotSent", func() bool {
+				_, ok, err := g.Get(e.ctx, e.prefix+"k")
+				if ok || err == nil {
+					e.Fatalf("Get on a server that is down returned %v, %v", ok, err)
+				}
+				return errors.Is(err, driver.ErrNotSent)
+			})
+		},
+	},
+	{
+		name: "BoundKeepsTheAbilities", lacks: lacksBound,
+		rule: "What Bound returns must have the abilities of the driver, and no others.",
+		run: func(e *env) {
+			d := e.driver()
+			bounded := d.(driver.Bounder).Bound(patience)
+			_, get := d.(driver.Getter)
+			if _, ok := bounded.(driver.Getter); ok != get {
+				e.Errorf("the ability Get: %v, and %v after Bound", get, ok)
+			}
+			_, ping := d.(driver.Pinger)
+			if _, ok := bounded.(driver.Pinger); ok != ping {
+				e.Errorf("the ability Ping: %v, and %v after Bound", ping, ok)
+			}
+			e.do("SET", e.prefix+"k", "v")
+			if g, ok := bounded.(driver.Getter); ok {
+				if got, ok, err := g.Get(e.ctx, e.prefix+"k"); got != "v" || !ok || err != nil {
+					e.Errorf("Get after Bound returned %q, %v, %v", got, ok, err)
+				}
+			}
+			if p, ok := bounded.(driver.Pinger); ok {
+				if err := p.Ping(e.ctx); err != nil {
+					e.Errorf("Ping after Bound: %v", err)
+				}
+			}
+			if r := e.mustEval(bounded, e.script("return 7"), []string{e.prefix + "k"}, nil); !equal(r, driver.Int(7)) {
+				e.Errorf("Eval after Bound returned %v", r)
+			}
 		},
 	},
 	{
 		name: "BoundEndsTheCall", lacks: lacksBound,
-		rule: "An Evaler that Bound returned must end its calls after that time, whatever their context says, with an error that is not ErrNotSent.",
+		rule: "An Evaler that Bound returned must end its calls that time after they began, whatever their context says, also those that wait for a connection, with an error that is not ErrNotSent if they may have been sent.",
 		run: func(e *env) {
 			p := e.proxy()
 			d := e.driverOn(p)
 			s, key := e.counting("return 1"), e.prefix+"n"
-			bounded := d.(driver.Bounder).Bound(200 * time.Millisecond)
-			e.mustEval(bounded, s, []string{key}, nil)
+			const bound, calls = 400 * time.Millisecond, 32
+			bounded := d.(driver.Bounder).Bound(bound)
+			e.mustEval(d, s, []string{key}, nil)
 			p.On(MatchScript(s.SHA1(), s.Source()), -1, Hang)
 			p.On(MatchCommand("GET"), -1, Hang)
 			start := time.Now()
 			_, err := bounded.Eval(context.Background(), s, []string{key}, nil)
 			e.wantUnknown(err)
-			if g, ok := d.(driver.Getter); ok {
-				g, ok := bounded.(driver.Getter)
-				if !ok {
-					e.Fatal("Bound lost the ability Get")
-				}
+			if g, ok := bounded.(driver.Getter); ok {
 				_, _, err := g.Get(context.Background(), key)
 				e.wantUnknown(err)
-			} else if _, ok := bounded.(driver.Getter); ok {
-				e.Fatalf("Bound added the ability Get to a %T", g)
 			}
-			if took := time.Since(start); took > 10*time.Second {
-				e.Errorf("two calls took %v, bounded to 200ms each", took)
+			var wg sync.WaitGroup
+			for range calls {
+				wg.Go(func() {
+					if _, err := bounded.Eval(context.Background(), s, []string{key}, nil); err == nil {
+						e.Error("Eval returned no error from a server that hangs")
+					}
+				})
+			}
+			wg.Wait()
+			p.On(func([]string) bool { return true }, -1, Hang)
+			if ping, ok := bounded.(driver.Pinger); ok {
+				if err := ping.Ping(context.Background()); err == nil {
+					e.Error("Ping returned nil from a server that hangs")
+				}
+			}
+			if took := time.Since(start); took > bound*calls/2 {
+				e.Errorf("an Eval, a Get, %d Evals at once and a Ping took %v, bounded to %v each", calls, took, bound)
+			}
+		},
+	},
+	{
+		name: "BoundIsOfEachCall", lacks: lacksBound,
+		rule: "Bound must give each call the whole time: it is not one deadline for all calls.",
+		run: func(e *env) {
+			const bound = 200 * time.Millisecond
+			d := e.driver()
+			s, keys := e.script("return 1"), []string{e.prefix + "{k}"}
+			e.mustEval(d, s, keys, nil)
+			bounded := d.(driver.Bounder).Bound(bound)
+			over := time.Now().Add(4 * bound)
+			for time.Now().Before(over) {
+				start := time.Now()
+				_, err := bounded.Eval(context.Background(), s, keys, nil)
+				// On a loaded machine a call may take all of its time.
+				if took := time.Since(start); err != nil && took < bound/2 {
+					e.Fatalf("a call bounded to %v returned %v after %v", bound, err, took)
+				}
+			}
+		},
+	},
+	{
+		name: "BoundLeavesTheOthers", lacks: lacksBound,
+		rule: "Bound must not change the driver that it is called on, nor what it returned before.",
+		run: func(e *env) {
+			const bound = 100 * time.Millisecond
+			p := e.proxy()
+			d := e.driverOn(p)
+			s := e.script("return 1")
+			e.mustEval(d, s, []string{e.prefix + "k"}, nil)
+			long := d.(driver.Bounder).Bound(patience)
+			d.(driver.Bounder).Bound(bound)
+			for name, in := range map[string]driver.Evaler{"the driver": d, "what is bounded to longer": long} {
+				rule := p.On(MatchScript(s.SHA1(), s.Source()), 1, HoldReply)
+				// Long enough for a call that ends by the short bound.
+				time.AfterFunc(5*bound, rule.Remove)
+				if _, err := in.Eval(e.deadline(patience), s, []string{e.prefix + "k"}, nil); err != nil {
+					e.Errorf("%s: a call that was answered after %v returned %v, with a bound of %v of another Evaler", name, 5*bound, err, bound)
+				}
 			}
 		},
 	},
@@ -107,14 +222,29 @@ var abilityCases = []testCase{
 			bounded := d.(driver.Bounder).Bound(patience)
 			e.mustEval(bounded, s, []string{key}, nil)
 			p.On(MatchScript(s.SHA1(), s.Source()), -1, Hang)
-			start := time.Now()
-			_, err := bounded.Eval(e.deadline(200*time.Millisecond), s, []string{key}, nil)
-			e.wantUnknown(err)
-			if !errors.Is(err, context.DeadlineExceeded) {
-				e.Errorf("got the error %v; want context.DeadlineExceeded", err)
+			p.On(MatchCommand("GET"), -1, Hang)
+			calls := map[string]func(context.Context) error{
+				"Eval": func(ctx context.Context) error {
+					_, err := bounded.Eval(ctx, s, []string{key}, nil)
+					return err
+				},
 			}
-			if took := time.Since(start); took > patience/2 {
-				e.Errorf("the call took %v, with a deadline of 200ms", took)
+			if g, ok := bounded.(driver.Getter); ok {
+				calls["Get"] = func(ctx context.Context) error {
+					_, _, err := g.Get(ctx, key)
+					return err
+				}
+			}
+			for name, call := range calls {
+				start := time.Now()
+				err := call(e.deadline(200 * time.Millisecond))
+				e.wantUnknown(err)
+				if !errors.Is(err, context.DeadlineExceeded) {
+					e.Errorf("%s returned the error %v; want context.DeadlineExceeded", name, err)
+				}
+				if took := time.Since(start); took > patience/2 {
+					e.Errorf("%s took %v, with a deadline of 200ms", name, took)
+				}
 			}
 		},
 	},

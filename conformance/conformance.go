@@ -53,6 +53,11 @@ type Harness struct {
 	// concurrently; each call stands for another process.
 	Open func(t testing.TB, addr string) driver.Evaler
 
+	// DialReplica opens a raw connection, logged in if need be, to a replica of
+	// the server that Dial connects to. Set it when the client that Open makes
+	// knows of replicas: the suite then sees to it that they answer no call.
+	DialReplica func(ctx context.Context) (net.Conn, error)
+
 	// Lacks names the optional abilities that the driver does not have, with
 	// the reason. What is not named has to be there and to work.
 	Lacks Lacks
@@ -91,7 +96,8 @@ func (r Report) String() string {
 type testCase struct {
 	name  string
 	rule  string
-	lacks func(Lacks) string // for cases of an optional ability
+	lacks func(Lacks) string   // for cases of an optional ability
+	needs func(Harness) string // for cases that a harness need not make possible
 	run   func(e *env)
 	// cache is set for cases that use caches. They run once with all the
 	// abilities of the driver, and once with its Eval alone.
@@ -150,6 +156,8 @@ func Run(t *testing.T, h Harness) Report {
 			switch {
 			case c.lacks != nil && c.lacks(h.Lacks) != "":
 				r.Lacked[c.name] = c.lacks(h.Lacks)
+			case c.needs != nil && c.needs(h) != "":
+				r.Lacked[c.name] = c.needs(h)
 			case c.cache:
 				start(t, c, c.name, false)
 				start(t, c, c.name+"/eval_only", true)

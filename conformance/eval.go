@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/resp"
 )
 
 // Cases of the rules of driver.Evaler.
@@ -76,6 +79,53 @@ var evalCases = []testCase{
 			e.eventually("the goroutines of the calls have ended", func() bool {
 				return runtime.NumGoroutine() < before+calls/4
 			})
+		},
+	},
+	{
+		name: "LeaksNoConnection",
+		rule: "A call must give its connection back, also when the server replied with an error, and close one that it left without a reply.",
+		run: func(e *env) {
+			var open atomic.Int64
+			counting := *e
+			counting.h.Dial = func(ctx context.Context) (net.Conn, error) {
+				c, err := e.h.Dial(ctx)
+				if err != nil {
+					return nil, err
+				}
+				open.Add(1)
+				return &countedConn{Conn: c, open: &open}, nil
+			}
+			p := counting.proxy()
+			d := e.driverOn(p)
+			in := ended(e, d)
+			key := e.prefix + "{k}"
+			fine, fails, hangs := e.script("return 1"), e.script("return redis.error_reply('LEASE is odd')"), e.script("return 2")
+			for range 5 {
+				e.mustEval(d, fine, []string{key}, nil)
+			}
+			before := open.Load()
+			if before == 0 {
+				e.Fatal("conformance: the connections of the driver are not counted")
+			}
+			const calls = 40 // more than a pool has connections, one after the other
+			for range calls {
+				e.mustEval(d, fine, []string{key}, nil)
+				if _, err := d.Eval(e.deadline(patience), fails, []string{key}, nil); errorCode(err) != "LEASE" {
+					e.Fatalf("Eval returned %v; want the error that the script returns", err)
+				}
+			}
+			e.eventually("the calls have closed their connections, or used the same", func() bool { return open.Load() < before+calls/4 })
+			p.On(MatchScript(hangs.SHA1(), hangs.Source()), -1, Hang)
+			for range calls {
+				if _, err := in.Eval(e.deadline(20*time.Millisecond), hangs, []string{key}, nil); err == nil {
+					e.Fatal("Eval returned no error from a server that hangs")
+				}
+				// One that begins on the connection of the call may fail with it.
+				e.eventually("calls work after one that was left without a reply", func() bool {
+					_, err := d.Eval(e.deadline(patience), fine, []string{key}, nil)
+					return err == nil
+				})
+			}
 		},
 	},
 	{
@@ -152,6 +202,28 @@ var evalCases = []testCase{
 		},
 	},
 	{
+		name: "RepliesAreTheCallersOwn",
+		rule: "A reply must not change after Eval returned it: not by later calls that use the same buffer.",
+		run: func(e *env) {
+			d := e.driver()
+			s := e.script("return {ARGV[1], {ARGV[2]}}")
+			for _, size := range []int{1, 100, 64 << 10} {
+				var got, want []driver.Reply
+				for i := range 20 {
+					a, b := strings.Repeat(string(rune('a'+i)), size), strings.Repeat(string(rune('A'+i)), size)
+					got = append(got, e.mustEval(d, s, []string{e.prefix + "k"}, []string{a, b}))
+					want = append(want, driver.List(driver.Str(a), driver.List(driver.Str(b))))
+				}
+				for i := range got {
+					if !equal(got[i], want[i]) {
+						a, _ := got[i].At(0).Str()
+						e.Fatalf("reply %d of %d bytes begins with %.10q after the other calls; want %q", i, size, a, rune('a'+i))
+					}
+				}
+			}
+		},
+	},
+	{
 		name: "ServerErrorsAreServerErrors",
 		rule: "Eval must report an error reply of the server as a *ServerError with its code, also when it is an element of a list, and never as ErrNotSent.",
 		run: func(e *env) {
@@ -193,6 +265,97 @@ var evalCases = []testCase{
 					e.Fatalf("after %d calls the script ran %d times", i+1, n)
 				}
 				e.do("SCRIPT", "FLUSH")
+			}
+		},
+	},
+	{
+		name: "FallsBackOnce",
+		rule: "Eval must fall back once: a NOSCRIPT error in reply to the source is an error like any other.",
+		run: func(e *env) {
+			d := e.driver()
+			s, key := e.counting("return redis.error_reply('NOSCRIPT says the script itself')"), e.prefix+"n"
+			_, err := d.Eval(e.ctx, s, []string{key}, nil)
+			if errorCode(err) != "NOSCRIPT" {
+				e.Errorf("got the error %v; want a *driver.ServerError with code NOSCRIPT", err)
+			}
+			if n := e.counted(key); n != 1 {
+				e.Errorf("the script ran %d times; want once, by its source", n)
+			}
+		},
+	},
+	{
+		name: "SendsTheDigest",
+		rule: "Eval must send EVALSHA, EVAL only after a NOSCRIPT reply, and EVALSHA_RO and EVAL_RO never: clients may send those to replicas.",
+		run: func(e *env) {
+			p := e.proxy()
+			d := e.driverOn(p)
+			s := e.script("return 1")
+			const calls = 10
+			for range calls {
+				e.mustEval(d, s, []string{e.prefix + "k"}, nil)
+			}
+			sent := p.Commands()
+			if sent["EVALSHA"] < calls-1 || sent["EVAL"] > 1 {
+				e.Errorf("%d calls sent EVALSHA %d times, and EVAL %d times; want EVAL once at most", calls, sent["EVALSHA"], sent["EVAL"])
+			}
+			if n := sent["EVALSHA_RO"] + sent["EVAL_RO"]; n > 0 {
+				e.Errorf("%d calls sent EVALSHA_RO and EVAL_RO %d times; want never", calls, n)
+			}
+		},
+	},
+	{
+		name: "SendsToThePrimary", alone: true, // it counts what the replica answers
+		rule:  "Eval and Get must send to the primary: a replica does not know the leases, and answers with values that were invalidated.",
+		needs: needsReplica,
+		run: func(e *env) {
+			nc, err := e.h.DialReplica(e.ctx)
+			if err != nil {
+				e.Fatalf("conformance: Harness.DialReplica: %v", err)
+			}
+			replica := resp.NewConn(nc)
+			defer replica.Close()
+			if v, err := replica.Do("INFO", "replication"); err != nil || !strings.Contains(v.Str, "role:slave") {
+				e.Fatalf("conformance: Harness.DialReplica: want a connection to a replica, and INFO replication says %q, %v", v.Str, err)
+			}
+			// What the primary sends to its replicas are writes.
+			reads := func() (n int) {
+				e.Helper()
+				v, err := replica.Do("INFO", "commandstats")
+				if err != nil {
+					e.Fatalf("INFO commandstats on the replica: %v", err)
+				}
+				for line := range strings.Lines(v.Str) {
+					name, stats, _ := strings.Cut(line, ":calls=")
+					switch name {
+					case "cmdstat_get", "cmdstat_eval", "cmdstat_evalsha", "cmdstat_eval_ro", "cmdstat_evalsha_ro":
+						calls, _, _ := strings.Cut(stats, ",")
+						c, err := strconv.Atoi(calls)
+						if err != nil {
+							e.Fatalf("INFO commandstats on the replica says %q", line)
+						}
+						n += c
+					}
+				}
+				return n
+			}
+			d := e.driver()
+			s := e.script("return redis.call('GET', KEYS[1])")
+			write := e.script("return redis.call('SET', KEYS[1], ARGV[1])")
+			before := reads()
+			for i := range 100 {
+				key, want := fmt.Sprintf("%s{%d}", e.prefix, i), fmt.Sprint(i)
+				e.mustEval(d, write, []string{key}, []string{want})
+				if r := e.mustEval(d, s, []string{key}, nil); !equal(r, driver.Str(want)) {
+					e.Errorf("Eval read %v right after %q was written", r, want)
+				}
+				if g, ok := d.(driver.Getter); ok {
+					if got, ok, err := g.Get(e.ctx, key); got != want || !ok || err != nil {
+						e.Errorf("Get returned %q, %v, %v right after %q was written", got, ok, err, want)
+					}
+				}
+			}
+			if n := reads() - before; n > 0 {
+				e.Errorf("the replica answered %d calls; want none", n)
 			}
 		},
 	},
@@ -243,6 +406,32 @@ var evalCases = []testCase{
 			e.wantUnknown(err)
 			if n := e.counted(key); n != 2 {
 				e.Errorf("after two calls the script ran %d times", n)
+			}
+		},
+	},
+	{
+		name: "LateReplyIsDropped",
+		rule: "A reply that comes after its call was given up must not be taken for the reply to another call.",
+		run: func(e *env) {
+			p := e.proxy()
+			d := e.driverOn(p)
+			s, keys := e.script("return ARGV[1]"), []string{e.prefix + "k"}
+			e.mustEval(d, s, keys, []string{"warm"})
+			rule := p.On(MatchScript(s.SHA1(), s.Source()), 1, HoldReply)
+			_, err := ended(e, d).Eval(e.deadline(200*time.Millisecond), s, keys, []string{"given up"})
+			e.wantUnknown(err)
+			rule.Remove()
+			// Those that begin on the connection of the call may fail with it.
+			for i := range 20 {
+				want := fmt.Sprint(i)
+				e.eventually("calls work again", func() bool {
+					r, err := d.Eval(e.ctx, s, keys, []string{want})
+					if err == nil && !equal(r, driver.Str(want)) {
+						got, _ := r.Str()
+						e.Fatalf("the reply to %q is %q", want, got)
+					}
+					return err == nil
+				})
 			}
 		},
 	},
@@ -308,6 +497,43 @@ var evalCases = []testCase{
 		},
 	},
 	{
+		name: "RecoversFromACut",
+		rule: "When connections broke, the calls that follow must get new ones, without anybody's help.",
+		run: func(e *env) {
+			p := e.proxy()
+			d := e.driverOn(p)
+			s, keys := e.script("return 1"), []string{e.prefix + "k"}
+			inARow := func() bool {
+				for range 20 {
+					if _, err := d.Eval(e.deadline(patience), s, keys, nil); err != nil {
+						return false
+					}
+				}
+				return true
+			}
+			e.mustEval(d, s, keys, nil)
+			p.CutAll()
+			e.eventually("calls work again after all connections were cut", inARow)
+			p.On(MatchScript(s.SHA1(), s.Source()), 1, DropReply)
+			_, err := d.Eval(e.ctx, s, keys, nil)
+			e.wantUnknown(err)
+			e.eventually("calls work again after a reply was lost", inARow)
+		},
+	},
+	{
+		name: "NotSentIsNeverSent",
+		rule: "A call that returned ErrNotSent must never be sent afterwards: not from a queue in which it was left either.",
+		run: func(e *env) {
+			s := e.script("redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
+			calls := e.leaveCalls(s, func(*leftCall) {})
+			for i, c := range calls {
+				if errors.Is(c.err, driver.ErrNotSent) && e.exists(c.keys[0]) {
+					e.Errorf("call %d ran after it had returned %v", i, c.err)
+				}
+			}
+		},
+	},
+	{
 		name: "DeadlineEndsTheCall",
 		rule: "Eval, bounded by Bound or by package leasecache, must return when ctx's deadline passes, with an error that satisfies errors.Is with context.DeadlineExceeded and is not ErrNotSent.",
 		run: func(e *env) {
@@ -328,25 +554,83 @@ var evalCases = []testCase{
 		},
 	},
 	{
-		name: "ArgsAreNotKept",
-		rule: "Eval must not keep or change keys and args after it has returned, also when it left a reply behind.",
+		name: "DeadlineIsOfItsCall",
+		rule: "A deadline must end its own call only: it must not stay on a connection that other calls use.",
+		run: func(e *env) {
+			d := e.driver()
+			s, keys := e.script("return 1"), []string{e.prefix + "k"}
+			e.mustEval(d, s, keys, nil)
+			for name, in := range map[string]driver.Evaler{"as it is": d, "bounded": ended(e, d)} {
+				// On a loaded machine a call may take longer than its deadline.
+				timeout := 200 * time.Millisecond
+				ctx := e.deadline(timeout)
+				for _, err := in.Eval(ctx, s, keys, nil); err != nil; _, err = in.Eval(ctx, s, keys, nil) {
+					if timeout *= 2; timeout > patience {
+						e.Fatalf("%s: Eval: %v", name, err)
+					}
+					ctx = e.deadline(timeout)
+				}
+				<-ctx.Done()
+				for _, after := range []driver.Evaler{d, in} {
+					if _, err := after.Eval(e.ctx, s, keys, nil); err != nil {
+						e.Errorf("%s: a call after the deadline of another one: %v", name, err)
+					}
+				}
+			}
+		},
+	},
+	{
+		name: "CancelledCallIsUnknown",
+		rule: "Eval, bounded by Bound or by package leasecache, must not wrap ErrNotSent when ctx is cancelled after the command was written, and must return ctx's error if that ended the call.",
 		run: func(e *env) {
 			p := e.proxy()
 			d := e.driverOn(p)
-			// The case is for the race detector and for what arrives later.
-			s, keys, args := e.script("redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]"), []string{e.prefix + "a"}, []string{"first"}
-			e.mustEval(d, s, keys, args)
-			rule := p.On(MatchScript(s.SHA1(), s.Source()), 1, HoldRequest)
-			_, err := ended(e, d).Eval(e.deadline(200*time.Millisecond), s, keys, args)
+			s, key := e.counting("return 1"), e.prefix+"n"
+			e.mustEval(d, s, []string{key}, nil)
+			rule := p.On(MatchScript(s.SHA1(), s.Source()), -1, HoldReply)
+			// A driver need not heed that a context is cancelled.
+			ctx, cancel := context.WithTimeout(e.ctx, time.Second)
+			defer cancel()
+			go func() {
+				select {
+				case <-rule.Caught():
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+			_, err := ended(e, d).Eval(ctx, s, []string{key}, nil)
 			e.wantUnknown(err)
-			keys[0], args[0] = e.prefix+"b", "second"
-			rule.Remove()
-			if e.exists(e.prefix + "b") {
-				e.Error("the call that was left behind used keys that were changed after it returned")
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+				e.Errorf("got the error %v; want context.Canceled", err)
 			}
-			r := e.mustEval(d, s, keys, args)
-			if got, _ := r.Str(); got != "second" || keys[0] != e.prefix+"b" || len(args) != 1 {
-				e.Errorf("the next call returned %q, and left keys %q and args %q", got, keys, args)
+			if n := e.counted(key); n != 2 {
+				e.Errorf("after two calls the script ran %d times", n)
+			}
+		},
+	},
+	{
+		name: "ArgsAreNotKept",
+		rule: "Eval must not keep or change keys and args after it has returned, also when it left a reply behind.",
+		run: func(e *env) {
+			s := e.script("redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
+			calls := e.leaveCalls(s, func(c *leftCall) {
+				c.keys[0], c.args[0] = c.keys[0]+":changed", "changed"
+			})
+			for i, c := range calls {
+				if e.exists(c.keys[0]) {
+					e.Errorf("call %d ran with keys that were changed after it had returned", i)
+				}
+			}
+			d := e.driver()
+			keys, args := []string{e.prefix + "b{k}", e.prefix + "a{k}"}, []string{"second", "", "first"}
+			for range 2 {
+				r := e.mustEval(d, s, keys[:1], args[:2]) // with room to append
+				if got, _ := r.Str(); got != "second" {
+					e.Errorf("the call returned %q; want its argument", got)
+				}
+			}
+			if keys[0] != e.prefix+"b{k}" || keys[1] != e.prefix+"a{k}" || !slices.Equal(args, []string{"second", "", "first"}) {
+				e.Errorf("the calls changed the keys to %q, and the arguments to %q", keys, args)
 			}
 		},
 	},
@@ -388,6 +672,79 @@ var evalCases = []testCase{
 			e.mustEval(d, e.script("return 1"), []string{e.prefix + "k"}, nil)
 		},
 	},
+}
+
+func needsReplica(h Harness) string {
+	if h.DialReplica == nil {
+		return "Harness.DialReplica is not set, so nothing shows where reads go."
+	}
+	return ""
+}
+
+// countedConn is a connection that counts as open until it is closed.
+type countedConn struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// leftCall is a call that was given up while the server did not answer.
+type leftCall struct {
+	keys, args []string // the slices that it was made with
+	err        error
+}
+
+// leaveCalls makes more calls at once than a pool has connections, on a server
+// that hangs until all have ended by their deadline, and calls returned for each
+// as soon as it has returned. Then the server wakes up. When leaveCalls returns,
+// it has answered as many calls that came later: what was to be sent from a
+// queue was sent before them.
+func (e *env) leaveCalls(s *driver.Script, returned func(*leftCall)) []*leftCall {
+	e.Helper()
+	p := e.proxy()
+	d := e.driverOn(p)
+	e.mustEval(d, s, []string{e.prefix + "warm"}, []string{"warm"})
+	rule := p.On(MatchScript(s.SHA1(), s.Source()), -1, HoldRequest)
+	in, ctx := ended(e, d), e.deadline(500*time.Millisecond)
+	calls := make([]*leftCall, 64)
+	var wg sync.WaitGroup
+	for i := range calls {
+		c := &leftCall{keys: []string{fmt.Sprintf("%sleft:%d", e.prefix, i)}, args: []string{"left"}}
+		calls[i] = c
+		wg.Go(func() {
+			if _, c.err = in.Eval(ctx, s, c.keys, c.args); c.err == nil {
+				e.Error("Eval returned no error from a server that hangs")
+			}
+			returned(c)
+		})
+	}
+	wg.Wait()
+	rule.Remove()
+	for range calls {
+		wg.Go(func() {
+			for start := time.Now(); time.Since(start) < patience; {
+				if _, err := d.Eval(e.ctx, s, []string{e.prefix + "later"}, []string{"later"}); err == nil {
+					return
+				}
+			}
+			e.Errorf("not within %v: a call works when the server answers again", patience)
+		})
+	}
+	wg.Wait()
+	return calls
+}
+
+// errorCode returns the code of the server's error, or "" if err is none.
+func errorCode(err error) string {
+	if se, ok := errors.AsType[*driver.ServerError](err); ok {
+		return se.Code
+	}
+	return ""
 }
 
 // deadline returns a context with that timeout.

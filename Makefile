@@ -38,6 +38,10 @@ fuzz: ## Run every fuzz target for FUZZTIME each (30s).
 bench: ## Measure reads beside the client's bare GET and EVALSHA.
 	@cd benchmarks && GOWORK=off go run .
 
+.PHONY: mutants
+mutants: ## Run the conformance suite on broken drivers; the case of the broken rule must fail each.
+	@scripts/mutants.sh drivers
+
 .PHONY: script-mutants
 script-mutants: ## Remove each condition of the scripts in turn; a test must notice.
-	@scripts/mutants.sh
+	@scripts/mutants.sh scripts

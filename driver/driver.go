@@ -55,9 +55,13 @@ type Evaler interface {
 	//   - return when ctx's deadline passes, or implement [Bounder], or accept
 	//     that package leasecache spends a goroutine per call to leave in time;
 	//   - not keep or change keys and args after it has returned;
+	//   - return the reply to this call: one that comes too late is dropped, and
+	//     none changes after it was returned;
+	//   - leave no goroutine and no connection behind, also after an error;
 	//   - report an error reply of the server as a [*ServerError], and nothing
 	//     else as one, also when the error is an element of a list;
-	//   - wrap [ErrNotSent] only if the command certainly did not reach the server;
+	//   - wrap [ErrNotSent] only if the command certainly did not reach the server,
+	//     and never will;
 	//   - return errors that satisfy errors.Is with ctx's error, when ctx ended
 	//     the call, and errors.As with the client's own.
 	//
@@ -85,7 +89,8 @@ type Getter interface {
 // Bound returns an Evaler over the same client, with the same abilities, whose
 // calls end by their reply, by their context's deadline, or d after they began,
 // whichever comes first, even if the server or the network hangs. They need
-// not end when a context is cancelled. d is positive.
+// not end when a context is cancelled. d is positive. The driver, and what it
+// returned for another d, stay as they were.
 //
 // Without it, package leasecache runs each call in a goroutine of its own and
 // leaves it behind when the time is over.

@@ -1,9 +1,31 @@
 #!/usr/bin/env bash
-# Removes every condition of the scripts, and every check of the core that a guarantee rests on, one at a time in a build
-# of its own, and expects a named test to turn red. Prints the table of who caught what; a survivor fails it.
+# scripts/mutants.sh [drivers|scripts]  shows that the tests can fail; without an argument, both
+#
+# drivers  runs the conformance suite on drivers with one fault each, and expects the case of the broken rule to fail.
+# scripts  removes every condition of the scripts, and every check of the core that a guarantee rests on, one at a time
+#          in a build of its own, and expects a named test to turn red.
+#
+# Each prints the table of who caught what; a survivor fails it.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
+run() {
+	# -v, or a run that passes would not print the table.
+	go test -v -count=1 -timeout=40m -parallel=2 -tags=mutants "$@" | grep -vE "^(=== |[[:space:]]+--- PASS)"
+}
+
 cd tests
-# -v, or a run that passes would not print the table.
-go test -v -count=1 -timeout=40m -parallel=2 -tags=mutants ./mutants | grep -vE "^(=== |[[:space:]]+--- PASS)"
+case ${1:-all} in
+drivers) run -race ./drivermutants ;; # some faults only the race detector sees every time
+scripts) run ./mutants ;;
+all)
+	failed=0
+	run -race ./drivermutants || failed=1
+	run ./mutants || failed=1
+	exit "$failed"
+	;;
+*)
+	printf 'mutants.sh: "%s" is no kind of mutants: want drivers, scripts or nothing\n' "$1" >&2
+	exit 2
+	;;
+esac

@@ -58,6 +58,11 @@ type Harness struct {
 	// knows of replicas: the suite then sees to it that they answer no call.
 	DialReplica func(ctx context.Context) (net.Conn, error)
 
+	// ClientError tells whether err is, or wraps, an error of the client's own
+	// type for an error reply of the server. Set it when the client has one, for
+	// which callers may ask by errors.As.
+	ClientError func(err error) bool
+
 	// Lacks names the optional abilities that the driver does not have, with
 	// the reason. What is not named has to be there and to work.
 	Lacks Lacks
@@ -79,7 +84,8 @@ type Lacks struct {
 type Report struct {
 	Driver, Server string
 	Passed, Failed int
-	// Lacked are the cases of abilities that the driver lacks, with the reasons.
+	// Lacked are the cases of abilities that the driver lacks, and those that the
+	// harness does not make possible, with the reasons.
 	Lacked map[string]string
 }
 

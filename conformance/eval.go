@@ -252,6 +252,24 @@ var evalCases = []testCase{
 		},
 	},
 	{
+		name:  "ClientErrorsStayReachable",
+		rule:  "The client's own error must stay reachable by errors.As in what Eval and Get return.",
+		needs: needsClientError,
+		run: func(e *env) {
+			d := e.driver()
+			e.do("RPUSH", e.prefix+"list", "x")
+			_, err := d.Eval(e.ctx, e.script("return redis.call('GET', KEYS[1])"), []string{e.prefix + "list"}, nil)
+			if err == nil || !e.h.ClientError(err) {
+				e.Errorf("Eval returned %v (%T), which wraps no error of the client", err, err)
+			}
+			if g, ok := d.(driver.Getter); ok {
+				if _, _, err := g.Get(e.ctx, e.prefix+"list"); err == nil || !e.h.ClientError(err) {
+					e.Errorf("Get returned %v (%T), which wraps no error of the client", err, err)
+				}
+			}
+		},
+	},
+	{
 		name: "FallsBackOnNoScript", alone: true, // it flushes the scripts of all
 		rule: "Eval must send the script once more by its source after a NOSCRIPT reply, whenever that comes.",
 		run: func(e *env) {
@@ -561,16 +579,7 @@ var evalCases = []testCase{
 			s, keys := e.script("return 1"), []string{e.prefix + "k"}
 			e.mustEval(d, s, keys, nil)
 			for name, in := range map[string]driver.Evaler{"as it is": d, "bounded": ended(e, d)} {
-				// On a loaded machine a call may take longer than its deadline.
-				timeout := 200 * time.Millisecond
-				ctx := e.deadline(timeout)
-				for _, err := in.Eval(ctx, s, keys, nil); err != nil; _, err = in.Eval(ctx, s, keys, nil) {
-					if timeout *= 2; timeout > patience {
-						e.Fatalf("%s: Eval: %v", name, err)
-					}
-					ctx = e.deadline(timeout)
-				}
-				<-ctx.Done()
+				e.outlastDeadline(in, s, keys)
 				// Without a deadline, which would take the place of the other.
 				for _, after := range []driver.Evaler{watched{e, d}, in} {
 					if _, err := after.Eval(context.Background(), s, keys, nil); err != nil {
@@ -678,6 +687,13 @@ func needsReplica(h Harness) string {
 	return ""
 }
 
+func needsClientError(h Harness) string {
+	if h.ClientError == nil {
+		return "Harness.ClientError is not set, so nothing tells which errors are the client's."
+	}
+	return ""
+}
+
 // countedConn is a connection that counts as open until it is closed.
 type countedConn struct {
 	net.Conn
@@ -742,6 +758,21 @@ func errorCode(err error) string {
 		return se.Code
 	}
 	return ""
+}
+
+// outlastDeadline makes a call that has a deadline, and returns when that has
+// passed.
+func (e *env) outlastDeadline(d driver.Evaler, s *driver.Script, keys []string) {
+	e.Helper()
+	// On a loaded machine a call may take longer than its deadline.
+	for timeout := 200 * time.Millisecond; timeout <= patience; timeout *= 2 {
+		ctx := e.deadline(timeout)
+		if _, err := d.Eval(ctx, s, keys, nil); err == nil {
+			<-ctx.Done()
+			return
+		}
+	}
+	e.Fatalf("no call ended within its deadline of up to %v", patience)
 }
 
 // deadline returns a context with that timeout.

@@ -15,11 +15,12 @@ func TestEveryDriverConformsOnEveryServer(t *testing.T) {
 			for _, d := range drivers {
 				t.Run(d.name, func(t *testing.T) {
 					conformance.Run(t, conformance.Harness{
-						Driver: d.name,
-						Server: fmt.Sprintf("%s-%s standalone", s.Vendor, s.Version),
-						Dial:   dialer(s.Addr),
-						Open:   d.open,
-						Lacks:  d.lacks,
+						Driver:      d.name,
+						Server:      fmt.Sprintf("%s-%s standalone", s.Vendor, s.Version),
+						Dial:        dialer(s.Addr),
+						Open:        d.open,
+						ClientError: d.own,
+						Lacks:       d.lacks,
 					})
 				})
 			}

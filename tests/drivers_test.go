@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"testing"
@@ -44,15 +45,21 @@ func (silent) Printf(context.Context, string, ...any) {}
 var drivers = []struct {
 	name  string
 	open  func(t testing.TB, addr string) driver.Evaler
+	own   func(err error) bool // tells the client's own errors
 	lacks conformance.Lacks
 }{
-	{name: "goredis", open: openGoredis(3)},
-	{name: "goredis-resp2", open: openGoredis(2)},
-	{name: "rueidis", open: openRueidis(false)},
-	{name: "rueidis-resp2", open: openRueidis(true)},
-	{name: "valkeygo", open: openValkeygo(false)},
-	{name: "valkeygo-resp2", open: openValkeygo(true)},
-	{name: "redigo", open: openRedigo}, // it has RESP2 only
+	{name: "goredis", open: openGoredis(3), own: is[redis.Error]},
+	{name: "goredis-resp2", open: openGoredis(2), own: is[redis.Error]},
+	{name: "rueidis", open: openRueidis(false), own: is[*rueidisclient.RedisError]},
+	{name: "rueidis-resp2", open: openRueidis(true), own: is[*rueidisclient.RedisError]},
+	{name: "valkeygo", open: openValkeygo(false), own: is[*valkey.ValkeyError]},
+	{name: "valkeygo-resp2", open: openValkeygo(true), own: is[*valkey.ValkeyError]},
+	{name: "redigo", open: openRedigo, own: is[redigopool.Error]}, // it has RESP2 only
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 func openGoredis(protocol int) func(testing.TB, string) driver.Evaler {

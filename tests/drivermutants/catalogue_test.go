@@ -153,6 +153,10 @@ var catalogue = []mutant{
 		return driver.NotSent(se)
 	})},
 
+	{"loses the client's own error", "ClientErrorsStayReachable", serverErrors(func(se *driver.ServerError) error {
+		return driver.ParseServerError(se.Error(), nil)
+	})},
+
 	{"remembers digests and never falls back", "FallsBackOnNoScript", func(c *client) {
 		var loaded sync.Map
 		c.eval = func(c *client, ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
@@ -338,7 +342,7 @@ var catalogue = []mutant{
 	}},
 	{"appends to the keys that it was given", "ArgsAreNotKept", commands(func(name, script string, keys, args []string) []string {
 		n := len(keys)
-		all := append(keys, args...) //nolint:gocritic // the fault
+		all := append(keys, args...)
 		return command(name, script, all[:n], all[n:])
 	})},
 	{"has one write buffer for all calls", "ConcurrentCalls", func(c *client) {

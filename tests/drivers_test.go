@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"testing"
@@ -36,60 +37,127 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// drivers are the adapters under test that reach a server over the network, once
-// for each version of the protocol that the client has.
-var drivers = []struct {
-	name  string
-	open  func(t testing.TB, addr string) driver.Evaler
-	lacks conformance.Lacks
-}{
-	{name: "goredis", open: openGoredis(3)},
-	{name: "goredis-resp2", open: openGoredis(2)},
-	{name: "rueidis", open: openRueidis(false)},
-	{name: "rueidis-resp2", open: openRueidis(true)},
-	{name: "valkeygo", open: openValkeygo(false)},
-	{name: "valkeygo-resp2", open: openValkeygo(true)},
-	{name: "redigo", open: openRedigo}, // it has RESP2 only
+// client is a client under test, with its adapter.
+type client struct {
+	name        string
+	protocols   []int             // the versions of RESP that it has
+	oneProtocol string            // why, if it has not both
+	cannot      map[string]string // the topologies that it cannot be used with, and why
+	open        func(t testing.TB, to target) driver.Evaler
+	lacks       conformance.Lacks
 }
 
-func openGoredis(protocol int) func(testing.TB, string) driver.Evaler {
-	return func(t testing.TB, addr string) driver.Evaler {
-		c := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol})
-		t.Cleanup(func() { c.Close() })
-		return goredis.New(c)
+// clients are the clients that reach a server over the network: the rows of the
+// matrix. A new one is added here, and to the table of lacks.
+var clients = []client{
+	{name: "goredis", protocols: []int{3, 2}, open: openGoredis},
+	{name: "rueidis", protocols: []int{3, 2}, open: openRueidis},
+	{name: "valkeygo", protocols: []int{3, 2}, open: openValkeygo},
+	{
+		name: "redigo", protocols: []int{2}, oneProtocol: "redigo does not know RESP3", open: openRedigo,
+		cannot: map[string]string{cluster: "redigo follows no redirections"},
+	},
+}
+
+// target is what a client is told about the servers that it is to use.
+type target struct {
+	topology       string
+	protocol       int
+	addrs          []string // of the server, of nodes, or of the sentinel
+	primaryName    string   // by which the sentinel knows the primary
+	user, password string
+	tls            *tls.Config
+	// route returns the address to dial in place of one that the client was given
+	// or has learned; nil for the same.
+	route func(addr string) string
+}
+
+func (to target) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return dialNode(ctx, to.route(addr))
+}
+
+func openGoredis(t testing.TB, to target) driver.Evaler {
+	var c interface {
+		redis.UniversalClient
+		goredis.Client
 	}
-}
-
-func openRueidis(resp2 bool) func(testing.TB, string) driver.Evaler {
-	return func(t testing.TB, addr string) driver.Evaler {
-		c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
-			InitAddress: []string{addr}, ForceSingleClient: true, AlwaysRESP2: resp2, DisableCache: resp2,
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return to.dial(ctx, addr) }
+	switch to.topology {
+	case cluster:
+		c = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: to.addrs, Protocol: to.protocol, ContextTimeoutEnabled: true, Dialer: dial,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return rueidis.New(c)
-	}
-}
-
-func openValkeygo(resp2 bool) func(testing.TB, string) driver.Evaler {
-	return func(t testing.TB, addr string) driver.Evaler {
-		c, err := valkey.NewClient(valkey.ClientOption{
-			InitAddress: []string{addr}, ForceSingleClient: true, AlwaysRESP2: resp2, DisableCache: resp2,
+	case sentinel:
+		c = redis.NewFailoverClient(&redis.FailoverOptions{
+			SentinelAddrs: to.addrs, MasterName: to.primaryName, Protocol: to.protocol, Dialer: dial,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return valkeygo.New(c)
+	default:
+		c = redis.NewClient(&redis.Options{
+			Addr: to.addrs[0], Protocol: to.protocol, Username: to.user, Password: to.password, TLSConfig: to.tls,
+		})
 	}
+	t.Cleanup(func() { c.Close() })
+	return goredis.New(c)
 }
 
-func openRedigo(t testing.TB, addr string) driver.Evaler {
+func openRueidis(t testing.TB, to target) driver.Evaler {
+	o := rueidisclient.ClientOption{
+		InitAddress: to.addrs, AlwaysRESP2: to.protocol == 2, DisableCache: to.protocol == 2,
+		Username: to.user, Password: to.password, TLSConfig: to.tls,
+		Sentinel: rueidisclient.SentinelOption{MasterSet: to.primaryName},
+	}
+	o.ForceSingleClient = to.topology != cluster && to.topology != sentinel
+	if to.route != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.dial(ctx, addr)
+		}
+	}
+	c, err := rueidisclient.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return rueidis.New(c)
+}
+
+func openValkeygo(t testing.TB, to target) driver.Evaler {
+	o := valkey.ClientOption{
+		InitAddress: to.addrs, AlwaysRESP2: to.protocol == 2, DisableCache: to.protocol == 2,
+		Username: to.user, Password: to.password, TLSConfig: to.tls,
+		Sentinel: valkey.SentinelOption{MasterSet: to.primaryName},
+	}
+	o.ForceSingleClient = to.topology != cluster && to.topology != sentinel
+	if to.route != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.dial(ctx, addr)
+		}
+	}
+	c, err := valkey.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return valkeygo.New(c)
+}
+
+func openRedigo(t testing.TB, to target) driver.Evaler {
 	p := &redigopool.Pool{
 		DialContext: func(ctx context.Context) (redigopool.Conn, error) {
-			return redigopool.DialContext(ctx, "tcp", addr, redigopool.DialWriteTimeout(5*time.Second))
+			addr := to.addrs[0]
+			if to.topology == sentinel {
+				var err error
+				if addr, err = askSentinel(ctx, to); err != nil {
+					return nil, err
+				}
+			}
+			o := []redigopool.DialOption{redigopool.DialWriteTimeout(5 * time.Second)}
+			if to.user != "" {
+				o = append(o, redigopool.DialUsername(to.user), redigopool.DialPassword(to.password))
+			}
+			if to.tls != nil {
+				o = append(o, redigopool.DialUseTLS(true), redigopool.DialTLSConfig(to.tls))
+			}
+			return redigopool.DialContext(ctx, "tcp", addr, o...)
 		},
 		MaxIdle: 32,
 	}
@@ -97,15 +165,16 @@ func openRedigo(t testing.TB, addr string) driver.Evaler {
 	return redigo.New(p)
 }
 
-func redisClient(t testing.TB, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-func dialer(addr string) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
+// askSentinel returns the address at which to dial the primary.
+func askSentinel(ctx context.Context, to target) (string, error) {
+	c, err := redigopool.DialContext(ctx, "tcp", to.route(to.addrs[0]))
+	if err != nil {
+		return "", err
 	}
+	defer c.Close()
+	pair, err := redigopool.Strings(redigopool.DoContext(c, ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", to.primaryName))
+	if err != nil {
+		return "", err
+	}
+	return to.route(net.JoinHostPort(pair[0], pair[1])), nil
 }

@@ -1,0 +1,255 @@
+package tests
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache/conformance"
+	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/servertest"
+)
+
+// The matrix is every client on every server in every topology, once for each
+// version of the protocol that the client has. cells returns all of it, with the
+// reason for each cell that cannot exist.
+
+// The topologies.
+const (
+	standalone = "standalone"
+	cluster    = "cluster"  // three primaries with a replica each
+	sentinel   = "sentinel" // a primary and two replicas that a sentinel watches
+	withTLS    = "tls"      // one server that asks for client certificates
+	withACL    = "acl"      // one server, and a user with no more than the documented rights
+)
+
+var topologyNames = []string{standalone, cluster, sentinel, withTLS, withACL}
+
+// cell is one cell of the matrix.
+type cell struct {
+	client   client
+	server   string // its name in the table of servertest
+	topology string
+	protocol int
+	cannot   string // why the cell cannot exist, or "" if it does
+}
+
+func cells() []cell {
+	var all []cell
+	for _, spec := range servertest.Servers() {
+		for _, topology := range topologyNames {
+			for _, c := range clients {
+				for _, protocol := range []int{3, 2} {
+					why := c.cannot[topology]
+					if !slices.Contains(c.protocols, protocol) {
+						why = c.oneProtocol
+					}
+					all = append(all, cell{c, spec.Name, topology, protocol, why})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// daily reports whether `make test` runs the cell: all standalone servers, and
+// every topology once for each client and vendor, with RESP3 on one of them and
+// RESP2 on the other where the client has both. `make matrix` runs all cells.
+func (c cell) daily() bool {
+	if c.topology == standalone {
+		return true
+	}
+	protocol, ok := map[string]int{"valkey-9": 3, "redis-8": 2}[c.server]
+	return ok && (c.protocol == protocol || len(c.client.protocols) == 1)
+}
+
+func (c cell) String() string { return fmt.Sprintf("%s resp%d", c.client.name, c.protocol) }
+
+// site is a topology that has been started.
+type site struct {
+	server string // for the report: "valkey-9.1.2 cluster"
+	target        // what clients are told
+	// entry is where the suite itself connects: a server, a node of the cluster,
+	// the primary.
+	entry string
+	proxy *tls.Config // what the suite's proxy speaks to clients, if it is TLS
+	// dial connects the suite and its proxy to a server.
+	dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// routed reports whether the servers tell the client of each other.
+func (s site) routed() bool { return s.topology == cluster || s.topology == sentinel }
+
+// start starts servers of a kind.
+func start(t *testing.T, spec servertest.Spec, topology string) site {
+	s := site{target: target{topology: topology}, dial: dialNode}
+	var first *servertest.Server
+	switch topology {
+	case standalone:
+		first = servertest.Start(t, spec)
+		s.entry = first.Addr
+		s.addrs = []string{first.Addr}
+	case cluster:
+		c := servertest.StartCluster(t, spec, 3, 1)
+		first = c.Nodes[0]
+		s.entry = first.Addr
+		s.addrs = c.Addrs()
+	case sentinel:
+		w := servertest.StartSentinel(t, spec)
+		first = w.Primary
+		s.entry = first.Addr
+		s.addrs, s.primaryName = []string{w.Sentinel.Addr}, w.PrimaryName
+	default:
+		t.Fatalf("there is no topology %q", topology)
+	}
+	s.server = fmt.Sprintf("%s-%s %s", first.Vendor, first.Version, topology)
+	return s
+}
+
+// harness returns what the suite needs to run c on s.
+func (s site) harness(c cell) conformance.Harness {
+	h := conformance.Harness{
+		Driver:   c.String(),
+		Server:   s.server,
+		Dial:     func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, s.entry) },
+		Lacks:    c.client.lacks,
+		ProxyTLS: s.proxy,
+	}
+	to := s.target
+	to.protocol = c.protocol
+	if s.routed() {
+		h.DialNode = s.dial
+		h.OpenRouted = func(t testing.TB, route func(string) string) driver.Evaler {
+			to := to
+			to.route = route
+			return c.client.open(t, to)
+		}
+	} else {
+		h.Open = func(t testing.TB, addr string) driver.Evaler {
+			to := to
+			to.addrs = []string{addr}
+			return c.client.open(t, to)
+		}
+	}
+	return h
+}
+
+// TestMatrix runs the conformance suite in every cell, or in those that
+// cell.daily picks unless the environment says LEASECACHE_MATRIX=full.
+func TestMatrix(t *testing.T) {
+	full := os.Getenv("LEASECACHE_MATRIX")
+	if full != "" && full != "full" {
+		t.Fatalf("LEASECACHE_MATRIX is %q; want full, or nothing", full)
+	}
+	for _, spec := range servertest.Servers() {
+		t.Run(spec.Name, func(t *testing.T) {
+			for _, topology := range topologyNames {
+				var here []cell
+				for _, c := range cells() {
+					if c.server == spec.Name && c.topology == topology && c.cannot == "" && (full != "" || c.daily()) {
+						here = append(here, c)
+					}
+				}
+				if len(here) == 0 {
+					continue
+				}
+				t.Run(topology, func(t *testing.T) {
+					s := start(t, spec, topology)
+					for _, c := range here {
+						t.Run(c.client.name, func(t *testing.T) {
+							t.Run(fmt.Sprintf("resp%d", c.protocol), func(t *testing.T) {
+								began := time.Now()
+								conformance.Run(t, s.harness(c))
+								report(t, "cell: %s on %s: %.1f s", c, s.server, time.Since(began).Seconds())
+							})
+						})
+					}
+				})
+			}
+		})
+	}
+}
+
+// report adds a line to the file that scripts/test.sh shows at its end.
+func report(t *testing.T, format string, args ...any) {
+	t.Helper()
+	line := fmt.Sprintf(format, args...)
+	t.Log(line)
+	name := os.Getenv("LEASECACHE_REPORT")
+	if name == "" {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryCellThatIsMissingSaysWhy(t *testing.T) {
+	missing := map[string]bool{}
+	ran := map[string]bool{} // client, topology and vendor
+	for _, c := range cells() {
+		if c.cannot != "" {
+			missing[fmt.Sprintf("no cell: %s on %s: %s", c, c.topology, c.cannot)] = true
+			continue
+		}
+		vendor, _, _ := strings.Cut(c.server, "-")
+		if c.daily() {
+			ran[c.client.name+" "+c.topology+" "+vendor] = true
+		}
+	}
+	for _, c := range clients {
+		for _, p := range c.protocols {
+			if p != 2 && p != 3 {
+				t.Errorf("%s has RESP%d", c.name, p)
+			}
+		}
+		for topology, why := range c.cannot {
+			if !slices.Contains(topologyNames, topology) || why == "" {
+				t.Errorf("%s cannot %q, because %q", c.name, topology, why)
+			}
+		}
+		if len(c.protocols) != 2 && c.oneProtocol == "" {
+			t.Errorf("%s does not say why it has one protocol", c.name)
+		}
+		for _, topology := range topologyNames {
+			for _, vendor := range []string{"valkey", "redis"} {
+				if c.cannot[topology] == "" && !ran[c.name+" "+topology+" "+vendor] {
+					t.Errorf("make test does not run %s on %s %s", c.name, vendor, topology)
+				}
+			}
+		}
+	}
+	for line := range missing {
+		report(t, "%s", line)
+	}
+}
+
+func dialNode(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func dialer(addr string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) { return dialNode(ctx, addr) }
+}
+
+func redisClient(t testing.TB, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -40,6 +40,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // client is a client under test, with its adapter.
 type client struct {
 	name        string
+	docs        string            // what docs/protocol.md calls it
 	protocols   []int             // the versions of RESP that it has
 	oneProtocol string            // why, if it has not both
 	cannot      map[string]string // the topologies that it cannot be used with, and why
@@ -50,11 +51,11 @@ type client struct {
 // clients are the clients that reach a server over the network: the rows of the
 // matrix. A new one is added here, and to the table of lacks.
 var clients = []client{
-	{name: "goredis", protocols: []int{3, 2}, open: openGoredis},
-	{name: "rueidis", protocols: []int{3, 2}, open: openRueidis},
-	{name: "valkeygo", protocols: []int{3, 2}, open: openValkeygo},
+	{name: "goredis", docs: "go-redis", protocols: []int{3, 2}, open: openGoredis},
+	{name: "rueidis", docs: "rueidis", protocols: []int{3, 2}, open: openRueidis},
+	{name: "valkeygo", docs: "valkey-go", protocols: []int{3, 2}, open: openValkeygo},
 	{
-		name: "redigo", protocols: []int{2}, oneProtocol: "redigo does not know RESP3", open: openRedigo,
+		name: "redigo", docs: "redigo", protocols: []int{2}, oneProtocol: "redigo does not know RESP3", open: openRedigo,
 		cannot: map[string]string{cluster: "redigo follows no redirections"},
 	},
 }
@@ -73,7 +74,7 @@ type target struct {
 }
 
 func (to target) dial(ctx context.Context, addr string) (net.Conn, error) {
-	return dialNode(ctx, to.route(addr))
+	return new(net.Dialer).DialContext(ctx, "tcp", to.route(addr))
 }
 
 func openGoredis(t testing.TB, to target) driver.Evaler {
@@ -177,4 +178,10 @@ func askSentinel(ctx context.Context, to target) (string, error) {
 		return "", err
 	}
 	return to.route(net.JoinHostPort(pair[0], pair[1])), nil
+}
+
+func dialer(addr string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
 }

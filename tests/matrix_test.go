@@ -82,7 +82,7 @@ type site struct {
 	entry string
 	proxy *tls.Config // what the suite's proxy speaks to clients, if it is TLS
 	// dial connects the suite and its proxy to a server.
-	dial func(ctx context.Context, addr string) (net.Conn, error)
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // routed reports whether the servers tell the client of each other.
@@ -90,7 +90,7 @@ func (s site) routed() bool { return s.topology == cluster || s.topology == sent
 
 // start starts servers of a kind.
 func start(t *testing.T, spec servertest.Spec, topology string) site {
-	s := site{target: target{topology: topology}, dial: dialNode}
+	s := site{target: target{topology: topology}, dial: new(net.Dialer).DialContext}
 	var first *servertest.Server
 	switch topology {
 	case standalone:
@@ -107,6 +107,16 @@ func start(t *testing.T, spec servertest.Spec, topology string) site {
 		first = w.Primary
 		s.entry = first.Addr
 		s.addrs, s.primaryName = []string{w.Sentinel.Addr}, w.PrimaryName
+	case withTLS:
+		ca := servertest.NewCA(t)
+		first = servertest.Start(t, spec, servertest.TLS(ca))
+		s.entry = first.TLSAddr
+		s.addrs, s.tls, s.proxy = []string{first.TLSAddr}, ca.Client(), ca.Server()
+		s.dial = (&tls.Dialer{Config: ca.Client()}).DialContext
+	case withACL:
+		first = servertest.Start(t, spec)
+		s.entry = first.Addr
+		s.addrs = []string{first.Addr}
 	default:
 		t.Fatalf("there is no topology %q", topology)
 	}
@@ -115,18 +125,23 @@ func start(t *testing.T, spec servertest.Spec, topology string) site {
 }
 
 // harness returns what the suite needs to run c on s.
-func (s site) harness(c cell) conformance.Harness {
+func (s site) harness(t *testing.T, c cell) conformance.Harness {
+	dial := func(ctx context.Context, addr string) (net.Conn, error) { return s.dial(ctx, "tcp", addr) }
 	h := conformance.Harness{
 		Driver:   c.String(),
 		Server:   s.server,
-		Dial:     func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, s.entry) },
+		Dial:     func(ctx context.Context) (net.Conn, error) { return dial(ctx, s.entry) },
 		Lacks:    c.client.lacks,
 		ProxyTLS: s.proxy,
 	}
 	to := s.target
 	to.protocol = c.protocol
+	if s.topology == withACL {
+		to.user, to.password = c.client.name, "secret"
+		addUser(t, s.entry, to.user, to.password, c)
+	}
 	if s.routed() {
-		h.DialNode = s.dial
+		h.DialNode = dial
 		h.OpenRouted = func(t testing.TB, route func(string) string) driver.Evaler {
 			to := to
 			to.route = route
@@ -167,7 +182,7 @@ func TestMatrix(t *testing.T) {
 						t.Run(c.client.name, func(t *testing.T) {
 							t.Run(fmt.Sprintf("resp%d", c.protocol), func(t *testing.T) {
 								began := time.Now()
-								conformance.Run(t, s.harness(c))
+								conformance.Run(t, s.harness(t, c))
 								report(t, "cell: %s on %s: %.1f s", c, s.server, time.Since(began).Seconds())
 							})
 						})
@@ -239,13 +254,52 @@ func TestEveryCellThatIsMissingSaysWhy(t *testing.T) {
 	}
 }
 
-func dialNode(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", addr)
+// documentedRights returns what docs/protocol.md says that the user of a cache
+// needs, for a prefix, and beside that a health check and the client.
+func documentedRights(t *testing.T, prefix string, c cell) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const user, who = "    ACL SETUSER app on >password ~catalog:* ", "| Who | Needs also |\n|---|---|\n"
+	_, after, ok := strings.Cut(string(text), user)
+	_, table, ok2 := strings.Cut(string(text), who)
+	if !ok || !ok2 {
+		t.Fatalf("docs/protocol.md has no line that begins with %q, or no table that begins with %q", user, who)
+	}
+	line, _, _ := strings.Cut(after, "\n")
+	rights := append([]string{"~" + prefix + "*"}, strings.Fields(line)...)
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		name, needs, _ := strings.Cut(strings.ReplaceAll(strings.TrimPrefix(row, "| "), `\|`, "\x00"), " | ")
+		// With RESP2 a client has no cache of its own.
+		if !strings.HasPrefix(name, "health checks") && (c.protocol == 2 || !strings.Contains(name, c.client.docs)) {
+			continue
+		}
+		for i, word := range strings.Split(needs, "`") {
+			if i%2 == 1 {
+				rights = append(rights, strings.ReplaceAll(word, "\x00", "|"))
+			}
+		}
+	}
+	return rights
 }
 
-func dialer(addr string) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) { return dialNode(ctx, addr) }
+// addUser makes a user who has the documented rights on the keys of the suite's
+// caches. Its cases of drivers run scripts of their own, under other keys, with
+// commands that need a key.
+func addUser(t *testing.T, addr, name, password string, c cell) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
+	for _, right := range documentedRights(t, "conformance:cache:", c) {
+		args = append(args, right)
+	}
+	args = append(args, "(+eval +evalsha +@read +@write ~conformance:driver:* ~{conformance:driver:*)")
+	t.Log(args...)
+	if err := redisClient(t, addr).Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func redisClient(t testing.TB, addr string) *redis.Client {

@@ -3,9 +3,12 @@ package tests
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasecache/leasecache"
 	"github.com/leasecache/leasecache/conformance"
 	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/servertest"
@@ -306,4 +310,85 @@ func redisClient(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// Without the suite's proxy in between: each client and the server agree on
+// certificates.
+func TestTLSWithTheServerItself(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"valkey-9", "redis-8"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ca := servertest.NewCA(t)
+			s := servertest.Start(t, servertest.Named(t, name), servertest.TLS(ca))
+			for _, c := range clients {
+				for _, protocol := range c.protocols {
+					to := func(change func(*tls.Config)) target {
+						config := ca.Client()
+						change(config)
+						return target{topology: withTLS, protocol: protocol, addrs: []string{s.TLSAddr}, tls: config}
+					}
+					t.Run(fmt.Sprintf("%s resp%d", c.name, protocol), func(t *testing.T) {
+						t.Run("reads and invalidates with a certificate", func(t *testing.T) {
+							cache := newCache(t, c.open(t, to(func(*tls.Config) {})), leasecache.Options{Prefix: t.Name() + ":"})
+							goRead(t, cache, "k", constant("v")).want(t, "the first read", "v", leasecache.Loaded, "")
+							goRead(t, cache, "k", noLoad(t)).want(t, "the second read", "v", leasecache.Hit, "")
+							if err := cache.Invalidate(t.Context(), "k"); err != nil {
+								t.Fatal(err)
+							}
+							goRead(t, cache, "k", constant("w")).want(t, "a read after the invalidation", "w", leasecache.Loaded, "")
+						})
+						t.Run("is refused without a certificate", func(t *testing.T) {
+							// With TLS 1.3 the server's word comes after the handshake, and can be
+							// overtaken by the end of the connection.
+							eventually(t, "the error says that a certificate is wanted", func() bool {
+								err := openAndPing(t, c, to(func(c *tls.Config) { c.Certificates = nil }))
+								if err == nil {
+									t.Fatal("the server answered")
+								}
+								return strings.Contains(err.Error(), "certificate required")
+							})
+						})
+						t.Run("names what it expects of another server", func(t *testing.T) {
+							err := openAndPing(t, c, to(func(c *tls.Config) { c.ServerName = "elsewhere.example" }))
+							var name x509.HostnameError
+							if !strings.Contains(errText(err), "elsewhere.example") || !errors.As(err, &name) {
+								t.Errorf("got %v; want the certificate's names and elsewhere.example", err)
+							}
+						})
+					})
+				}
+			}
+		})
+	}
+}
+
+// openAndPing returns the error of opening a client, if that connects, or of its
+// first use.
+func openAndPing(t *testing.T, c client, to target) error {
+	t.Helper()
+	r := &opening{TB: t}
+	var d driver.Evaler
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d = c.open(r, to)
+	}()
+	<-done
+	if r.err != nil {
+		return r.err
+	}
+	return newStore(t, d, patience).Ping(t.Context())
+}
+
+// opening is a test in which opening a client may fail.
+type opening struct {
+	testing.TB
+	err error
+}
+
+// Fatal ends the goroutine, as that of a test does.
+func (o *opening) Fatal(args ...any) {
+	o.err, _ = args[0].(error)
+	runtime.Goexit()
 }

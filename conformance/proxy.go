@@ -160,7 +160,7 @@ func (p *Proxy) listen(f *front) {
 	if f.listener != nil || p.ctx.Err() != nil {
 		return
 	}
-	l, err := net.Listen("tcp", f.addr)
+	l, err := fronts.listen(f.addr, net.Listen)
 	if err != nil {
 		p.t.Errorf("conformance: the proxy cannot listen: %v", err)
 		return
@@ -187,8 +187,44 @@ func (p *Proxy) close() {
 	for c := range p.conns {
 		c.server.Close()
 	}
+	for _, f := range p.fronts {
+		fronts.release(f.addr)
+	}
 	p.mu.Unlock()
 	p.wg.Wait()
+}
+
+// addresses are those of all proxies of this process. A system hands out the port of a proxy that is down to the next
+// one that asks for a free port, and clients of the first would find a server behind it after all.
+type addresses struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+var fronts = addresses{taken: map[string]bool{}}
+
+// listen is net.Listen, except that a free port is one that no proxy has.
+func (a *addresses) listen(addr string, listen func(network, addr string) (net.Listener, error)) (net.Listener, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	again := a.taken[addr]
+	for {
+		l, err := listen("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		if got := l.Addr().String(); again || !a.taken[got] {
+			a.taken[got] = true
+			return l, nil
+		}
+		defer l.Close() // until another one is found
+	}
+}
+
+func (a *addresses) release(addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.taken, addr)
 }
 
 // serve runs a client's connection that l accepted for f.

@@ -14,6 +14,10 @@ test: ## Check what is needed, then run everything: images, lint, all tests on a
 test-quick: ## Test the core, and the adapters on the embedded server and one real one; for daily work.
 	@scripts/test.sh quick
 
+.PHONY: matrix
+matrix: ## Run the conformance suite with every client on every server, in every topology and protocol.
+	@scripts/test.sh matrix
+
 .PHONY: lint
 lint: ## Check modules, style and other platforms, without running a test.
 	@scripts/lint.sh

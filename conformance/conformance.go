@@ -18,6 +18,7 @@ package conformance
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -43,14 +44,16 @@ type Harness struct {
 	// Server describes the server, for the report. Default: what INFO says.
 	Server string
 
-	// Dial opens a raw connection to the server, logged in if need be. The suite
-	// looks at what is stored through it, and its fault proxy forwards to it.
+	// Dial opens a raw connection to the server, logged in if need be, with all
+	// rights. The suite looks at what is stored through it, and unless DialNode
+	// is set its fault proxy forwards to it. In a cluster it may be any node;
+	// under a Sentinel it is the primary.
 	Dial func(ctx context.Context) (net.Conn, error)
 
 	// Open returns a driver over a new client, as a constructor makes it for a
-	// client that was handed in, that connects to addr in plain TCP. Whatever
-	// has to be closed is closed in t.Cleanup. Open is called many times, also
-	// concurrently; each call stands for another process.
+	// client that was handed in, that connects to addr: in plain TCP, or as
+	// ProxyTLS says. Whatever has to be closed is closed in t.Cleanup. Open is
+	// called many times, also concurrently; each call stands for another process.
 	Open func(t testing.TB, addr string) driver.Evaler
 
 	// DialReplica opens a raw connection, logged in if need be, to a replica of
@@ -62,6 +65,21 @@ type Harness struct {
 	// type for an error reply of the server. Set it when the client has one, for
 	// which callers may ask by errors.As.
 	ClientError func(err error) bool
+
+	// OpenRouted takes the place of Open for servers that tell the client of each
+	// other: the nodes of a cluster, or a sentinel and the servers it watches. The
+	// client must dial route(addr) wherever it would dial addr, for the addresses
+	// it was given and those it learns. Most clients take a function that dials.
+	OpenRouted func(t testing.TB, route func(addr string) string) driver.Evaler
+
+	// DialNode opens a raw connection to the server at addr, as Dial does. It is
+	// set together with OpenRouted.
+	DialNode func(ctx context.Context, addr string) (net.Conn, error)
+
+	// ProxyTLS, when set, is the server's side of the TLS that the client speaks.
+	// Name and certificate are the suite's, since a client meets its fault proxy
+	// at 127.0.0.1. What Dial returns is up to Dial. Default: plain TCP.
+	ProxyTLS *tls.Config
 
 	// Lacks names the optional abilities that the driver does not have, with
 	// the reason. What is not named has to be there and to work.
@@ -110,14 +128,20 @@ type testCase struct {
 	cache bool
 	// alone is set for cases that must not run beside others.
 	alone bool
+	// own is set for cases that run scripts of their own, beside those of package
+	// leasecache: they need more rights than a cache does.
+	own bool
 }
 
 // Run runs every case as a subtest of t and returns the counts. It also appends
 // them, as a line, to the file that the environment names in LEASECACHE_REPORT.
 func Run(t *testing.T, h Harness) Report {
 	t.Helper()
-	if h.Dial == nil || h.Open == nil {
-		t.Fatal("conformance: Harness.Dial and Harness.Open must be set")
+	switch {
+	case h.Dial == nil || (h.Open == nil) == (h.OpenRouted == nil):
+		t.Fatal("conformance: Harness.Dial and one of Harness.Open and Harness.OpenRouted must be set")
+	case (h.OpenRouted == nil) != (h.DialNode == nil):
+		t.Fatal("conformance: Harness.OpenRouted and Harness.DialNode must be set together")
 	}
 	r := Report{Driver: h.Driver, Server: h.Server, Lacked: map[string]string{}}
 	if r.Server == "" {
@@ -145,7 +169,11 @@ func Run(t *testing.T, h Harness) Report {
 			if !c.alone {
 				t.Parallel()
 			}
-			c.run(newEnv(t, h, evalOnly))
+			e := newEnv(t, h, evalOnly)
+			if c.own {
+				e.prefix = strings.Replace(e.prefix, cachePrefix, ownPrefix, 1)
+			}
+			c.run(e)
 		})
 	}
 	t.Run("cases", func(t *testing.T) {
@@ -209,6 +237,12 @@ func cases() []testCase {
 	} {
 		all = append(all, group...)
 	}
+	for i := range evalCases {
+		all[i].own = true
+	}
+	for i := range abilityCases {
+		all[len(evalCases)+i].own = true
+	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].alone && !all[j].alone })
 	return all
 }
@@ -270,8 +304,15 @@ type env struct {
 	evalOnly bool
 	prefix   string // of the case's own keys; it ends with ':'
 	ctx      context.Context
-	control  *resp.Conn
+	control  *control
 }
+
+// What the names of all keys begin with. Under an ACL, a user needs no more than
+// the documented rights on the keys of caches; see [Harness].
+const (
+	cachePrefix = "conformance:cache:"
+	ownPrefix   = "conformance:driver:"
+)
 
 // patience bounds everything that is expected to happen. It is generous, so
 // that a loaded machine does not fail a case; nothing waits for it to pass. The
@@ -287,26 +328,41 @@ func newEnv(t *testing.T, h Harness, evalOnly bool) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
-	nc, err := h.Dial(ctx)
+	control, err := newControl(ctx, h)
 	if err != nil {
 		t.Fatalf("conformance: Harness.Dial: %v", err)
 	}
-	control := resp.NewConn(nc)
-	t.Cleanup(func() { control.Close() })
+	t.Cleanup(control.close)
 	return &env{
 		T: t, h: h, evalOnly: evalOnly, ctx: ctx, control: control,
-		prefix: fmt.Sprintf("conformance:%08x:", rand.Uint32()) + strings.NewReplacer("{", "(", "}", ")").Replace(t.Name()) + ":",
+		prefix: fmt.Sprintf("%s%08x:", cachePrefix, rand.Uint32()) + strings.NewReplacer("{", "(", "}", ")").Replace(t.Name()) + ":",
 	}
 }
 
-// do runs a command on the control connection.
+// do runs a command on the control connection: in a cluster, on the primary that
+// owns the key, which must be the first argument. SCRIPT is for every primary,
+// and the reply is that of one.
 func (e *env) do(args ...string) resp.Value {
 	e.Helper()
-	v, err := e.control.Do(args...)
+	if args[0] == "SCRIPT" {
+		return e.doAll(args...)[0]
+	}
+	v, err := e.control.do(e.ctx, args)
 	if err != nil {
 		e.Fatalf("%s on the control connection: %v", args[0], err)
 	}
 	return v
+}
+
+// doAll runs a command on every primary, and returns the replies, one for each.
+// Whoever counts what servers did has to add them up.
+func (e *env) doAll(args ...string) []resp.Value {
+	e.Helper()
+	vs, err := e.control.doAll(e.ctx, args)
+	if err != nil {
+		e.Fatalf("%s on the control connections: %v", args[0], err)
+	}
+	return vs
 }
 
 // stored returns what the value's Redis key holds.
@@ -352,7 +408,11 @@ func (e *env) eventually(what string, ok func() bool) {
 // proxy returns a fault proxy in front of the server.
 func (e *env) proxy() *Proxy {
 	e.Helper()
-	return NewProxy(e.T, e.h.Dial)
+	dial := e.h.DialNode
+	if dial == nil {
+		dial = func(ctx context.Context, _ string) (net.Conn, error) { return e.h.Dial(ctx) }
+	}
+	return newProxy(e.T, e.h.ProxyTLS, dial)
 }
 
 // driver returns a driver over a client of its own, through a proxy that does
@@ -364,7 +424,12 @@ func (e *env) driver() driver.Evaler {
 
 func (e *env) driverOn(p *Proxy) driver.Evaler {
 	e.Helper()
-	d := e.h.Open(e.T, p.Addr())
+	var d driver.Evaler
+	if e.h.OpenRouted != nil {
+		d = e.h.OpenRouted(e.T, p.Route)
+	} else {
+		d = e.h.Open(e.T, p.Addr())
+	}
 	if d == nil {
 		e.Fatal("conformance: Harness.Open returned nil")
 	}

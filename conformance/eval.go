@@ -86,14 +86,17 @@ var evalCases = []testCase{
 		rule: "A call must give its connection back, also when the server replied with an error, and close one that it left without a reply.",
 		run: func(e *env) {
 			var open atomic.Int64
-			counting := *e
-			counting.h.Dial = func(ctx context.Context) (net.Conn, error) {
-				c, err := e.h.Dial(ctx)
+			counted := func(c net.Conn, err error) (net.Conn, error) {
 				if err != nil {
 					return nil, err
 				}
 				open.Add(1)
 				return &countedConn{Conn: c, open: &open}, nil
+			}
+			counting := *e
+			counting.h.Dial = func(ctx context.Context) (net.Conn, error) { return counted(e.h.Dial(ctx)) }
+			if e.h.DialNode != nil {
+				counting.h.DialNode = func(ctx context.Context, addr string) (net.Conn, error) { return counted(e.h.DialNode(ctx, addr)) }
 			}
 			p := counting.proxy()
 			d := e.driverOn(p)

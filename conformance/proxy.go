@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,40 +17,83 @@ import (
 	"github.com/leasecache/leasecache/internal/resp"
 )
 
-// Proxy stands between a client and a server and does to chosen commands what networks do: it loses replies, cuts
-// connections, holds requests and delivers them late. All else it forwards unchanged, in both directions.
+// Proxy stands between a client and a server, or several, and does to chosen commands what networks do: it loses
+// replies, cuts connections, holds requests and delivers them late. All else it forwards unchanged, in both directions.
 //
 // It knows RESP2 and RESP3, pipelines, transactions, push messages and subscriptions. It does not know MONITOR and
-// CLIENT REPLY, which break the rule that a command has one reply, and it does not terminate TLS: let dial do that.
-// All methods may be called concurrently.
+// CLIENT REPLY, which break the rule that a command has one reply. To a server that speaks TLS, dial can connect; to
+// clients a Proxy speaks TLS only within a [Harness] that has ProxyTLS. All methods may be called concurrently.
 type Proxy struct {
 	t      testing.TB
-	dial   func(ctx context.Context) (net.Conn, error)
-	addr   string
+	dial   func(ctx context.Context, node string) (net.Conn, error)
+	tls    *tls.Config     // what clients speak; nil for plain TCP
 	ctx    context.Context // ends when the proxy closes
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu       sync.Mutex   // guards what follows, and the fields of the rules
-	listener net.Listener // nil while the proxy is down or closed
+	mu       sync.Mutex // guards what follows, and the fields of the rules
+	down     bool
+	fronts   map[string]*front // by node
 	conns    map[*proxyConn]struct{}
 	rules    []*Rule // in the order they were made
 	commands map[string]int
 }
 
+// front is where clients connect to reach one node.
+type front struct {
+	node     string
+	addr     string
+	listener net.Listener // nil while the proxy is down or closed
+}
+
+// single is the name of the node behind a proxy that has only one.
+const single = ""
+
 // NewProxy starts a proxy on a free port of 127.0.0.1, for the length of the test. It calls dial for every connection
 // that it accepts, to connect to the server. When the test ends it closes everything and leaves no goroutine behind.
 func NewProxy(t testing.TB, dial func(ctx context.Context) (net.Conn, error)) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, dial: dial, conns: map[*proxyConn]struct{}{}, commands: map[string]int{}}
+	return newProxy(t, nil, func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) })
+}
+
+// NewRoutedProxy starts a proxy in front of several servers that tell a client of each other, such as the nodes of a
+// cluster, or a sentinel and the servers it watches. The client must dial [Proxy.Route] of an address wherever it would
+// dial that address. A rule applies to all servers, and so do Down and CutAll.
+func NewRoutedProxy(t testing.TB, dial func(ctx context.Context, addr string) (net.Conn, error)) *Proxy {
+	t.Helper()
+	return newProxy(t, nil, dial)
+}
+
+func newProxy(t testing.TB, tls *tls.Config, dial func(ctx context.Context, node string) (net.Conn, error)) *Proxy {
+	p := &Proxy{
+		t: t, dial: dial, tls: tls, fronts: map[string]*front{},
+		conns: map[*proxyConn]struct{}{}, commands: map[string]int{},
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.listen("127.0.0.1:0")
 	t.Cleanup(p.close)
 	return p
 }
 
-// Addr returns the host and port that clients connect to. It stays the same across [Proxy.Down] and [Proxy.Up].
-func (p *Proxy) Addr() string { return p.addr }
+// Addr returns the host and port that clients of a single server connect to. It stays the same across [Proxy.Down] and
+// [Proxy.Up].
+func (p *Proxy) Addr() string { return p.Route(single) }
+
+// Route returns the host and port at which clients reach the server at addr. It stays the same for that address, across
+// [Proxy.Down] and [Proxy.Up].
+func (p *Proxy) Route(addr string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, ok := p.fronts[addr]
+	if !ok {
+		f = &front{node: addr, addr: "127.0.0.1:0"}
+		p.fronts[addr] = f
+		p.listen(f)
+		if p.down { // only to have a port that refuses connections
+			p.silence(f)
+		}
+	}
+	return f.addr
+}
 
 // On makes a rule: the next n commands that match, or all if n is negative, get the action. match sees the command's
 // name as the client sent it, followed by its arguments; it must not block or call the proxy. A command is caught by the
@@ -84,34 +128,44 @@ func (p *Proxy) CutAll() {
 // Down closes all connections of clients and refuses new ones: once it has returned, dialling fails.
 func (p *Proxy) Down() {
 	p.mu.Lock()
-	l := p.listener
-	p.listener = nil
-	p.mu.Unlock()
-	if l != nil {
-		l.Close()
+	p.down = true
+	for _, f := range p.fronts {
+		p.silence(f)
 	}
+	p.mu.Unlock()
 	p.CutAll()
 }
 
-// Up accepts connections again, on the same port, after Down. If another process has taken the port, the test fails.
+// Up accepts connections again, on the same ports, after Down. If another process has taken a port, the test fails.
 func (p *Proxy) Up() {
-	p.t.Helper()
-	p.listen(p.addr)
-}
-
-func (p *Proxy) listen(addr string) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.listener != nil || p.ctx.Err() != nil {
+	p.down = false
+	for _, f := range p.fronts {
+		p.listen(f)
+	}
+}
+
+// silence makes f refuse connections. p.mu is held.
+func (p *Proxy) silence(f *front) {
+	if f.listener != nil {
+		f.listener.Close()
+		f.listener = nil
+	}
+}
+
+// listen makes f accept connections. p.mu is held.
+func (p *Proxy) listen(f *front) {
+	if f.listener != nil || p.ctx.Err() != nil {
 		return
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := fronts.listen(f.addr, net.Listen)
 	if err != nil {
 		p.t.Errorf("conformance: the proxy cannot listen: %v", err)
 		return
 	}
-	p.listener, p.addr = l, l.Addr().String()
+	f.listener, f.addr = l, l.Addr().String()
 	p.wg.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -121,7 +175,7 @@ func (p *Proxy) listen(addr string) {
 				}
 				return
 			}
-			p.wg.Go(func() { p.serve(l, client) })
+			p.wg.Go(func() { p.serve(f, l, client) })
 		}
 	})
 }
@@ -133,14 +187,60 @@ func (p *Proxy) close() {
 	for c := range p.conns {
 		c.server.Close()
 	}
+	for _, f := range p.fronts {
+		fronts.release(f.addr)
+	}
 	p.mu.Unlock()
 	p.wg.Wait()
 }
 
-// serve runs a client's connection that l accepted.
-func (p *Proxy) serve(l net.Listener, client net.Conn) {
+// addresses are those of all proxies of this process. A system hands out the port of a proxy that is down to the next
+// one that asks for a free port, and clients of the first would find a server behind it after all.
+type addresses struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+var fronts = addresses{taken: map[string]bool{}}
+
+// listen is net.Listen, except that a free port is one that no proxy has.
+func (a *addresses) listen(addr string, listen func(network, addr string) (net.Listener, error)) (net.Listener, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	again := a.taken[addr]
+	for {
+		l, err := listen("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		if got := l.Addr().String(); again || !a.taken[got] {
+			a.taken[got] = true
+			return l, nil
+		}
+		defer l.Close() // until another one is found
+	}
+}
+
+func (a *addresses) release(addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.taken, addr)
+}
+
+// serve runs a client's connection that l accepted for f.
+func (p *Proxy) serve(f *front, l net.Listener, client net.Conn) {
 	defer client.Close()
-	server, err := p.dial(p.ctx)
+	if p.tls != nil {
+		secure := tls.Server(client, p.tls)
+		if err := secure.HandshakeContext(p.ctx); err != nil {
+			if p.ctx.Err() == nil {
+				p.t.Logf("conformance: a client does not agree with the proxy about TLS: %v", err)
+			}
+			return
+		}
+		client = tlsConn{secure, client}
+	}
+	server, err := p.dial(p.ctx, f.node)
 	if err != nil {
 		if p.ctx.Err() == nil {
 			p.t.Logf("conformance: the proxy cannot reach the server: %v", err)
@@ -149,10 +249,10 @@ func (p *Proxy) serve(l net.Listener, client net.Conn) {
 	}
 	defer server.Close()
 
-	c := &proxyConn{p: p, client: client, server: server}
+	c := &proxyConn{p: p, node: f.node, client: client, server: server}
 	c.changed.L = &c.mu
 	p.mu.Lock()
-	if p.listener != l { // the proxy went down in the meantime
+	if f.listener != l { // the proxy went down in the meantime
 		p.mu.Unlock()
 		return
 	}
@@ -168,6 +268,14 @@ func (p *Proxy) serve(l net.Listener, client net.Conn) {
 	delete(p.conns, c)
 	p.mu.Unlock()
 }
+
+// tlsConn is closed as a network breaks: without TLS's word of farewell.
+type tlsConn struct {
+	*tls.Conn
+	raw net.Conn
+}
+
+func (c tlsConn) Close() error { return c.raw.Close() }
 
 // catch returns the rule that catches the command, or nil.
 func (p *Proxy) catch(command []string) *Rule {
@@ -188,10 +296,10 @@ func (p *Proxy) count(command []string) {
 	p.commands[strings.ToUpper(command[0])]++
 }
 
-// deliver sends a late copy to the server on a connection of its own, after the handshake of the connection it was
-// sent on, and returns the reply.
-func (p *Proxy) deliver(ctx context.Context, handshake [][]byte, command []string, raw []byte) (resp.Value, error) {
-	server, err := p.dial(ctx)
+// deliver sends a late copy to the node on a connection of its own, after the handshake of the connection it was sent
+// on, and returns the reply.
+func (p *Proxy) deliver(ctx context.Context, node string, handshake [][]byte, command []string, raw []byte) (resp.Value, error) {
+	server, err := p.dial(ctx, node)
 	if err != nil {
 		return resp.Value{}, err
 	}

@@ -18,6 +18,7 @@ import (
 // it reads is served, as a server does.
 type proxyConn struct {
 	p              *Proxy
+	node           string
 	client, server net.Conn
 	handshake      [][]byte // commands that a late copy must repeat; only for readClient
 
@@ -86,7 +87,7 @@ func (c *proxyConn) request(s *slot, raw []byte) bool {
 		return false
 	case lateCopy:
 		h := &held{done: make(chan struct{}), drop: func() {}}
-		h.release = func(ctx context.Context) { h.finish(c.p.deliver(ctx, c.handshake, s.command, raw)) }
+		h.release = func(ctx context.Context) { h.finish(c.p.deliver(ctx, c.node, c.handshake, s.command, raw)) }
 		r.hit(h)
 		s.answered, s.cut = true, true
 		c.enqueue(s)

@@ -1,26 +1,33 @@
 #!/usr/bin/env bash
 # scripts/test.sh        everything: prerequisites, images, lint, the tests of all modules on all servers, the mutants
 # scripts/test.sh quick  what daily work needs: the root, and the adapters on the embedded server and on one real one
+# scripts/test.sh matrix the conformance suite alone, in every cell of the matrix: see tests/matrix_test.go
 #
-# Ends with one line for each adapter and server that the conformance suite ran on. The tests append those lines to the
-# file that LEASECACHE_REPORT names.
+# Ends with one line for each cell of the matrix that the conformance suite ran in, the time that it took, and one for
+# each that cannot exist. The tests append those lines to the file that LEASECACHE_REPORT names.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 mode=${1:-full}
 case $mode in
 full)
-	images=() flags=() timeout=20m
+	images=() flags=() timeout=20m limit=1h
 	dirs=$(modules released internal)
-	expect='^conformance: '
+	cells='^TestMatrix$' expect='^cell: redigo '
 	;;
 quick)
-	images=(valkey-9) flags=(-short) timeout=3m
-	dirs=$(modules released internal | grep -E '^(\.|adapters/.*|tests)$')
-	expect='^conformance: goredis on valkey-9'
+	images=(valkey-9) flags=(-short) timeout=3m limit=3m
+	dirs=$(modules released internal | grep -E '^(\.|adapters/.*)$')
+	cells='^TestMatrix$/^valkey-9$/^standalone$/^goredis$/^resp3$' expect='^cell: goredis resp3 on valkey-9'
+	;;
+matrix)
+	images=() flags=() limit=2h
+	dirs=
+	cells='^(TestMatrix|TestEveryCellThatIsMissingSaysWhy)$' expect='^cell: redigo '
+	export LEASECACHE_MATRIX=full
 	;;
 *)
-	printf 'test.sh: "%s" is not a mode: want quick, or nothing\n' "$mode" >&2
+	printf 'test.sh: "%s" is not a mode: want quick, matrix, or nothing\n' "$mode" >&2
 	exit 2
 	;;
 esac
@@ -47,11 +54,15 @@ for dir in $dirs; do
 	heading "go test: $dir"
 	run=(go test -race -timeout="$timeout" ${flags[@]+"${flags[@]}"})
 	if [[ $dir == tests ]]; then
-		run+=(-count=1) # what a real server did last time says nothing about now
-		[[ $mode == full ]] || run+=(-run='Conform/^valkey-9$/^goredis$')
+		run+=(-count=1 -skip='^TestMatrix$') # what a real server did last time says nothing about now
 	fi
 	(cd "$dir" && "${run[@]}" ./...) || failed+=("the tests of $dir")
 done
+
+# The cases of the suite wait more than they work, so twice as many run at a time as there are processors.
+heading "matrix"
+run=(go test -race -count=1 -timeout="$limit" -parallel=$((2 * $(getconf _NPROCESSORS_ONLN))) -run="$cells")
+(cd tests && "${run[@]}" .) || failed+=("the matrix")
 
 # A mutant that a test catches proves nothing while that test fails anyway.
 if [[ $mode == full ]] && ((${#failed[@]} == 0)); then
@@ -59,7 +70,7 @@ if [[ $mode == full ]] && ((${#failed[@]} == 0)); then
 	scripts/mutants.sh || failed+=(mutants)
 fi
 
-heading "conformance"
+heading "cells of the matrix"
 sort -u "$report"
 grep -q "$expect" "$report" || failed+=("the report: no line matches \"$expect\"")
 

@@ -37,9 +37,9 @@ func StartCluster(t testing.TB, spec Spec, primaries, replicas int, opts ...Opti
 	if primaries < 1 || replicas < 0 {
 		t.Fatalf("servertest: a cluster of %d primaries with %d replicas each: there must be at least 1 and 0", primaries, replicas)
 	}
-	c := newConfig(opts)
+	c := severalConfig(t, opts)
 	n := primaries * (1 + replicas)
-	servers := startAll(t, spec, mustOrigin(t, spec), n, func(g group, ports []int) []node {
+	servers := startAll(t, spec, mustOrigin(t, spec), n, n, func(g group, ports []int) []node {
 		var nodes []node
 		for _, port := range ports {
 			nodes = append(nodes, c.node(spec, g, port,

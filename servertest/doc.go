@@ -4,7 +4,8 @@
 //	client := dial(srv.Addr)
 //
 // Each call starts a server of its own, empty and without persistence, and stops it when the test ends. [Servers] is the
-// table of all servers that there are. [StartCluster] and [StartSentinel] start several that know of each other.
+// table of all servers that there are. [StartCluster] and [StartSentinel] start several that know of each other. The option
+// [TLS] makes a server ask clients for certificates, which a [CA] signs.
 //
 // # Where a server comes from
 //

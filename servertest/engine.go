@@ -118,13 +118,13 @@ type containers struct {
 	all    []*testcontainers.DockerContainer
 }
 
-func newContainers(ctx context.Context, image string, ports []int) (*containers, error) {
+func newContainers(ctx context.Context, image string, ports []int, several bool) (*containers, error) {
 	host, err := engineHost(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("finding the container engine's address: %w", err)
 	}
 	g := &containers{image: image, host: host, ports: ports}
-	if len(ports) > 1 {
+	if several {
 		if !g.local() {
 			return nil, fmt.Errorf("the container engine is at %s: servers that announce their addresses need one on this machine: set DOCKER_HOST or TESTCONTAINERS_HOST_OVERRIDE", host)
 		}

@@ -30,8 +30,8 @@ type Sentinel struct {
 func StartSentinel(t testing.TB, spec Spec, opts ...Option) *Sentinel {
 	t.Helper()
 	const name = "primary"
-	c := newConfig(opts)
-	servers := startAll(t, spec, mustOrigin(t, spec), 2+sentinelReplicas, func(g group, ports []int) []node {
+	c := severalConfig(t, opts)
+	servers := startAll(t, spec, mustOrigin(t, spec), 2+sentinelReplicas, 2+sentinelReplicas, func(g group, ports []int) []node {
 		primary := strconv.Itoa(ports[0])
 		nodes := []node{c.node(spec, g, ports[0])}
 		for _, port := range ports[1 : 1+sentinelReplicas] {

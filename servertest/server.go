@@ -29,6 +29,8 @@ const (
 type Server struct {
 	// Addr is where the server answers, as host:port. It stays the same when the server is restarted.
 	Addr string
+	// TLSAddr is where the server speaks TLS, as host:port, if it was started with [TLS], else empty. It stays the same too.
+	TLSAddr string
 	// Name is the server's name in the table, as in "valkey-9".
 	Name string
 	// Vendor is "valkey" or "redis", as INFO reports it.
@@ -50,6 +52,7 @@ type Option interface {
 type config struct {
 	args  []string
 	files map[string]string
+	ca    *CA
 }
 
 type optionFunc func(*config)
@@ -106,13 +109,36 @@ func startFrom(t testing.TB, spec Spec, from origin, opts ...Option) *Server {
 		return s
 	}
 	c := newConfig(opts)
-	return startAll(t, spec, from, 1, func(g group, ports []int) []node { return []node{c.node(spec, g, ports[0])} })[0]
+	ports := 1
+	if c.ca != nil {
+		ports = 2
+	}
+	return startAll(t, spec, from, 1, ports, func(g group, ports []int) []node {
+		if c.ca == nil {
+			return []node{c.node(spec, g, ports[0])}
+		}
+		args, files := c.ca.serverFiles(g.addr(), ports[1])
+		n := c.node(spec, g, ports[0], args...)
+		maps.Copy(files, n.files)
+		n.files, n.tlsPort = files, ports[1]
+		return []node{n}
+	})[0]
 }
 
 func newConfig(opts []Option) *config {
 	c := &config{}
 	for _, o := range opts {
 		o.apply(c)
+	}
+	return c
+}
+
+// severalConfig is newConfig for servers that know of each other.
+func severalConfig(t testing.TB, opts []Option) *config {
+	t.Helper()
+	c := newConfig(opts)
+	if c.ca != nil {
+		t.Fatal("servertest: the option TLS is for Start: servers of a cluster or under a sentinel speak plain TCP")
 	}
 	return c
 }
@@ -238,6 +264,8 @@ type node struct {
 	port   int
 	args   []string
 	files  map[string]string
+	// tlsPort is the further port on which it speaks TLS, or 0.
+	tlsPort int
 	// ready, if set, is what must hold beyond an answer to INFO.
 	ready func(ctx context.Context, addr string) error
 }
@@ -268,14 +296,14 @@ type instance interface {
 	logs(ctx context.Context) string
 }
 
-// startAll starts n servers one after the other, each when the one before it is ready.
-func startAll(t testing.TB, spec Spec, from origin, n int, describe func(g group, ports []int) []node) []*Server {
+// startAll starts n servers one after the other, each when the one before it is ready. describe gets so many ports.
+func startAll(t testing.TB, spec Spec, from origin, n, ports int, describe func(g group, ports []int) []node) []*Server {
 	t.Helper()
 	if from.addr != "" {
 		t.Fatalf("servertest: this test starts %s in a cluster or under a sentinel, but %s names a server that already runs: unset it", spec.Name, spec.env("ADDR"))
 	}
 	for try := 1; ; try++ {
-		g, servers, err := tryStart(t, spec, from, n, describe)
+		g, servers, err := tryStart(t, spec, from, n, ports, describe)
 		if err == nil {
 			t.Cleanup(func() {
 				if err := closeGroup(g); err != nil {
@@ -294,8 +322,8 @@ func startAll(t testing.TB, spec Spec, from origin, n int, describe func(g group
 }
 
 // tryStart returns the group also with an error, if there is something to close.
-func tryStart(t testing.TB, spec Spec, from origin, n int, describe func(g group, ports []int) []node) (group, []*Server, error) {
-	ports, err := freePorts(n)
+func tryStart(t testing.TB, spec Spec, from origin, n, numPorts int, describe func(g group, ports []int) []node) (group, []*Server, error) {
+	ports, err := freePorts(numPorts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -303,7 +331,7 @@ func tryStart(t testing.TB, spec Spec, from origin, n int, describe func(g group
 	if from.image != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 		defer cancel()
-		c, err := newContainers(ctx, from.image, ports)
+		c, err := newContainers(ctx, from.image, ports, n > 1)
 		if err != nil {
 			if c == nil {
 				return nil, nil, err
@@ -321,6 +349,9 @@ func tryStart(t testing.TB, spec Spec, from origin, n int, describe func(g group
 			return g, nil, err
 		}
 		s := &Server{Addr: net.JoinHostPort(g.addr(), strconv.Itoa(n.port)), Name: spec.Name, t: t, spec: spec, inst: inst}
+		if n.tlsPort != 0 {
+			s.TLSAddr = net.JoinHostPort(g.addr(), strconv.Itoa(n.tlsPort))
+		}
 		if n.ready != nil {
 			s.ready = func(ctx context.Context) error { return n.ready(ctx, s.Addr) }
 		}

@@ -223,7 +223,7 @@ func TestAnExternalServerIsCheckedAndLeftAlone(t *testing.T) {
 		},
 		{
 			"it is no cluster",
-			func(t testing.TB) { startAll(t, redis7, from, 1, nil) },
+			func(t testing.TB) { startAll(t, redis7, from, 1, 1, nil) },
 			"servertest: this test starts redis-7 in a cluster or under a sentinel, but LEASECACHE_ADDR_REDIS_7 names a server that already runs: unset it",
 		},
 	} {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -28,10 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(config))
 	}
 	redis.SetLogger(silent{})
-	goleak.VerifyTestMain(m,
-		// A cluster client that was closed leaves this behind for up to a second.
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
-		goleak.IgnoreAnyFunction("github.com/valkey-io/valkey-go.(*call).DelayDo.func1"))
+	goleak.VerifyTestMain(m)
 }
 
 // silent keeps go-redis from printing each connection that a test has broken:
@@ -40,21 +38,28 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// drivers are the adapters under test that reach a server over the network, once
-// for each version of the protocol that the client has.
-var drivers = []struct {
-	name  string
-	open  func(t testing.TB, addr string) driver.Evaler
-	own   func(err error) bool // tells the client's own errors
-	lacks conformance.Lacks
-}{
-	{name: "goredis", open: openGoredis(3), own: is[redis.Error]},
-	{name: "goredis-resp2", open: openGoredis(2), own: is[redis.Error]},
-	{name: "rueidis", open: openRueidis(false), own: is[*rueidisclient.RedisError]},
-	{name: "rueidis-resp2", open: openRueidis(true), own: is[*rueidisclient.RedisError]},
-	{name: "valkeygo", open: openValkeygo(false), own: is[*valkey.ValkeyError]},
-	{name: "valkeygo-resp2", open: openValkeygo(true), own: is[*valkey.ValkeyError]},
-	{name: "redigo", open: openRedigo, own: is[redigopool.Error]}, // it has RESP2 only
+// client is a client under test, with its adapter.
+type client struct {
+	name        string
+	docs        string            // what docs/protocol.md calls it
+	protocols   []int             // the versions of RESP that it has
+	oneProtocol string            // why, if it has not both
+	cannot      map[string]string // the topologies that it cannot be used with, and why
+	open        func(t testing.TB, to target) driver.Evaler
+	own         func(err error) bool // tells the client's own errors
+	lacks       conformance.Lacks
+}
+
+// clients are the clients that reach a server over the network: the rows of the
+// matrix. A new one is added here, and to the table of lacks.
+var clients = []client{
+	{name: "goredis", docs: "go-redis", protocols: []int{3, 2}, open: openGoredis, own: is[redis.Error]},
+	{name: "rueidis", docs: "rueidis", protocols: []int{3, 2}, open: openRueidis, own: is[*rueidisclient.RedisError]},
+	{name: "valkeygo", docs: "valkey-go", protocols: []int{3, 2}, open: openValkeygo, own: is[*valkey.ValkeyError]},
+	{
+		name: "redigo", docs: "redigo", protocols: []int{2}, oneProtocol: "redigo does not know RESP3", open: openRedigo, own: is[redigopool.Error],
+		cannot: map[string]string{cluster: "redigo follows no redirections"},
+	},
 }
 
 func is[E error](err error) bool {
@@ -62,44 +67,105 @@ func is[E error](err error) bool {
 	return ok
 }
 
-func openGoredis(protocol int) func(testing.TB, string) driver.Evaler {
-	return func(t testing.TB, addr string) driver.Evaler {
-		c := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol})
-		t.Cleanup(func() { c.Close() })
-		return goredis.New(c)
-	}
+// target is what a client is told about the servers that it is to use.
+type target struct {
+	topology       string
+	protocol       int
+	addrs          []string // of the server, of nodes, or of the sentinel
+	primaryName    string   // by which the sentinel knows the primary
+	user, password string
+	tls            *tls.Config
+	// route returns the address to dial in place of one that the client was given
+	// or has learned; nil for the same.
+	route func(addr string) string
 }
 
-func openRueidis(resp2 bool) func(testing.TB, string) driver.Evaler {
-	return func(t testing.TB, addr string) driver.Evaler {
-		c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
-			InitAddress: []string{addr}, ForceSingleClient: true, AlwaysRESP2: resp2, DisableCache: resp2,
+func (to target) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", to.route(addr))
+}
+
+func openGoredis(t testing.TB, to target) driver.Evaler {
+	var c interface {
+		redis.UniversalClient
+		goredis.Client
+	}
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return to.dial(ctx, addr) }
+	switch to.topology {
+	case cluster:
+		c = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: to.addrs, Protocol: to.protocol, ContextTimeoutEnabled: true, Dialer: dial,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return rueidis.New(c)
-	}
-}
-
-func openValkeygo(resp2 bool) func(testing.TB, string) driver.Evaler {
-	return func(t testing.TB, addr string) driver.Evaler {
-		c, err := valkey.NewClient(valkey.ClientOption{
-			InitAddress: []string{addr}, ForceSingleClient: true, AlwaysRESP2: resp2, DisableCache: resp2,
+	case sentinel:
+		c = redis.NewFailoverClient(&redis.FailoverOptions{
+			SentinelAddrs: to.addrs, MasterName: to.primaryName, Protocol: to.protocol, Dialer: dial,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return valkeygo.New(c)
+	default:
+		c = redis.NewClient(&redis.Options{
+			Addr: to.addrs[0], Protocol: to.protocol, Username: to.user, Password: to.password, TLSConfig: to.tls,
+		})
 	}
+	t.Cleanup(func() { c.Close() })
+	return goredis.New(c)
 }
 
-func openRedigo(t testing.TB, addr string) driver.Evaler {
+func openRueidis(t testing.TB, to target) driver.Evaler {
+	o := rueidisclient.ClientOption{
+		InitAddress: to.addrs, AlwaysRESP2: to.protocol == 2, DisableCache: to.protocol == 2,
+		Username: to.user, Password: to.password, TLSConfig: to.tls,
+		Sentinel: rueidisclient.SentinelOption{MasterSet: to.primaryName},
+	}
+	o.ForceSingleClient = to.topology != cluster && to.topology != sentinel
+	if to.route != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.dial(ctx, addr)
+		}
+	}
+	c, err := rueidisclient.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return rueidis.New(c)
+}
+
+func openValkeygo(t testing.TB, to target) driver.Evaler {
+	o := valkey.ClientOption{
+		InitAddress: to.addrs, AlwaysRESP2: to.protocol == 2, DisableCache: to.protocol == 2,
+		Username: to.user, Password: to.password, TLSConfig: to.tls,
+		Sentinel: valkey.SentinelOption{MasterSet: to.primaryName},
+	}
+	o.ForceSingleClient = to.topology != cluster && to.topology != sentinel
+	if to.route != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.dial(ctx, addr)
+		}
+	}
+	c, err := valkey.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return valkeygo.New(c)
+}
+
+func openRedigo(t testing.TB, to target) driver.Evaler {
 	p := &redigopool.Pool{
 		DialContext: func(ctx context.Context) (redigopool.Conn, error) {
-			return redigopool.DialContext(ctx, "tcp", addr, redigopool.DialWriteTimeout(5*time.Second))
+			addr := to.addrs[0]
+			if to.topology == sentinel {
+				var err error
+				if addr, err = askSentinel(ctx, to); err != nil {
+					return nil, err
+				}
+			}
+			o := []redigopool.DialOption{redigopool.DialWriteTimeout(5 * time.Second)}
+			if to.user != "" {
+				o = append(o, redigopool.DialUsername(to.user), redigopool.DialPassword(to.password))
+			}
+			if to.tls != nil {
+				o = append(o, redigopool.DialUseTLS(true), redigopool.DialTLSConfig(to.tls))
+			}
+			return redigopool.DialContext(ctx, "tcp", addr, o...)
 		},
 		MaxIdle: 32,
 	}
@@ -107,15 +173,22 @@ func openRedigo(t testing.TB, addr string) driver.Evaler {
 	return redigo.New(p)
 }
 
-func redisClient(t testing.TB, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { c.Close() })
-	return c
+// askSentinel returns the address at which to dial the primary.
+func askSentinel(ctx context.Context, to target) (string, error) {
+	c, err := redigopool.DialContext(ctx, "tcp", to.route(to.addrs[0]))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	pair, err := redigopool.Strings(redigopool.DoContext(c, ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", to.primaryName))
+	if err != nil {
+		return "", err
+	}
+	return to.route(net.JoinHostPort(pair[0], pair[1])), nil
 }
 
 func dialer(addr string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}
 }

@@ -43,7 +43,7 @@ type liveClient struct {
 var liveClients = []liveClient{
 	{
 		name:   "goredis",
-		single: openGoredis(3),
+		single: toOne(openGoredis),
 		cluster: func(t testing.TB, addrs []string) driver.Evaler {
 			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 			t.Cleanup(func() { c.Close() })
@@ -57,7 +57,7 @@ var liveClients = []liveClient{
 	},
 	{
 		name:   "rueidis",
-		single: openRueidis(false),
+		single: toOne(openRueidis),
 		cluster: func(t testing.TB, addrs []string) driver.Evaler {
 			return rueidis.New(rueidisOf(t, rueidisclient.ClientOption{InitAddress: addrs}))
 		},
@@ -69,7 +69,7 @@ var liveClients = []liveClient{
 	},
 	{
 		name:   "valkeygo",
-		single: openValkeygo(false),
+		single: toOne(openValkeygo),
 		cluster: func(t testing.TB, addrs []string) driver.Evaler {
 			return valkeygo.New(valkeyOf(t, valkey.ClientOption{InitAddress: addrs}))
 		},
@@ -79,7 +79,14 @@ var liveClients = []liveClient{
 			}))
 		},
 	},
-	{name: "redigo", single: openRedigo}, // it knows neither clusters nor sentinels
+	{name: "redigo", single: toOne(openRedigo)}, // it knows neither clusters nor sentinels
+}
+
+// toOne opens clients of one server, with the newest protocol that they have.
+func toOne(open func(testing.TB, target) driver.Evaler) func(testing.TB, string) driver.Evaler {
+	return func(t testing.TB, addr string) driver.Evaler {
+		return open(t, target{topology: standalone, protocol: 3, addrs: []string{addr}})
+	}
 }
 
 // liveServers is one server of each vendor.

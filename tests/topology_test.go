@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasecache/leasecache"
 	"github.com/leasecache/leasecache/adapters/goredis"
-	"github.com/leasecache/leasecache/conformance"
 	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/servertest"
 )
@@ -216,28 +215,4 @@ func sameAs(t *testing.T, store *leasecache.Store, top topology, prefix string) 
 	if err := a.Close(ctx); err != nil {
 		t.Error(err)
 	}
-}
-
-// A cluster of one node owns all slots, so its client can be led through the
-// suite's proxy, whatever address the node announces.
-func TestClusterClientConforms(t *testing.T) {
-	t.Parallel()
-	s := servertest.StartCluster(t, servertest.Named(t, "valkey-9"), 1, 0).Nodes[0]
-	conformance.Run(t, conformance.Harness{
-		Driver: "goredis",
-		Server: fmt.Sprintf("%s-%s cluster", s.Vendor, s.Version),
-		Dial:   dialer(s.Addr),
-		Open: func(t testing.TB, addr string) driver.Evaler {
-			rdb := redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs:                 []string{addr},
-				ContextTimeoutEnabled: true,
-				NewClient: func(o *redis.Options) *redis.Client {
-					o.Addr = addr
-					return redis.NewClient(o)
-				},
-			})
-			t.Cleanup(func() { rdb.Close() })
-			return goredis.New(rdb)
-		},
-	})
 }

@@ -62,7 +62,8 @@
 //
 // redigo has no client for clusters: a command for a slot of another node fails,
 // and the error says which adapters to use instead. It knows RESP2 only, so a
-// pool whose connections were switched to RESP3 by HELLO cannot be used.
+// pool whose connections were switched to RESP3 by HELLO cannot be used. With
+// Sentinel, a pool works whose DialContext asks the sentinels for the primary.
 //
 // A call can wait longer than its bound when the connection that it saw idle was
 // taken by the service meanwhile, or had passed the pool's IdleTimeout, and the

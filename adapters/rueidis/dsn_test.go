@@ -61,6 +61,9 @@ func TestADSNBecomesTheOptionsOfAClient(t *testing.T) {
 			if !o.AlwaysPipelining || !o.DisableCache {
 				t.Error("want a client that always pipelines, without a cache")
 			}
+			if asks := o.Sentinel.TopologyRefreshInterval > 0; asks != (tt.want.MasterSet != "") {
+				t.Error("want a client that asks its sentinels again and again")
+			}
 		})
 	}
 }

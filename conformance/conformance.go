@@ -439,6 +439,14 @@ func (e *env) driverOn(p *Proxy) driver.Evaler {
 	return d
 }
 
+// warm returns d after a call to the server that has key, for cases that give a
+// call little time: to connect may take longer.
+func (e *env) warm(d driver.Evaler, key string) driver.Evaler {
+	e.Helper()
+	e.readOrLease(d, key, "", protocol.ReadOptions{})
+	return d
+}
+
 // evalOnly hides the optional abilities of a driver.
 type evalOnly struct{ e driver.Evaler }
 

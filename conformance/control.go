@@ -94,7 +94,7 @@ func (c *control) primaries(ctx context.Context) ([]*resp.Conn, error) {
 	}
 	nodes, err := c.entry.Do("CLUSTER", "NODES")
 	if _, replied := errors.AsType[resp.Error](err); replied {
-		return []*resp.Conn{c.entry}, nil //nolint:nilerr // it is no cluster, but under a Sentinel
+		return []*resp.Conn{c.entry}, nil // it is no cluster, but under a Sentinel
 	}
 	if err != nil {
 		return nil, err

@@ -50,8 +50,8 @@ func startNodes(t *testing.T) (p *Proxy, a, b *countingServer) {
 
 func TestARoutedProxyHasAnAddressForEachServer(t *testing.T) {
 	p, a, b := startNodes(t)
-	if p.Route("a") == p.Route("b") || p.Route("a") != p.Route("a") {
-		t.Fatalf("the servers are at %s and %s", p.Route("a"), p.Route("b"))
+	if first, again := p.Route("a"), p.Route("a"); first != again || first == p.Route("b") {
+		t.Fatalf("the first server is at %s and %s, the other at %s", first, again, p.Route("b"))
 	}
 	for node, command := range map[string][]string{"a": {"SET", "key", "v"}, "b": {"GET", "key"}} {
 		if _, err := resp.NewConn(dialAddr(t, p.Route(node))).Do(command...); err != nil {

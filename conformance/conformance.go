@@ -73,7 +73,9 @@ type Harness struct {
 	OpenRouted func(t testing.TB, route func(addr string) string) driver.Evaler
 
 	// DialNode opens a raw connection to the server at addr, as Dial does. It is
-	// set together with OpenRouted.
+	// required with OpenRouted. With Open it is for clients of a cluster that take
+	// no function to dial: the proxy puts its own addresses into the replies to
+	// CLUSTER SLOTS and into redirections, but not into other replies.
 	DialNode func(ctx context.Context, addr string) (net.Conn, error)
 
 	// ProxyTLS, when set, is the server's side of the TLS that the client speaks.
@@ -140,8 +142,8 @@ func Run(t *testing.T, h Harness) Report {
 	switch {
 	case h.Dial == nil || (h.Open == nil) == (h.OpenRouted == nil):
 		t.Fatal("conformance: Harness.Dial and one of Harness.Open and Harness.OpenRouted must be set")
-	case (h.OpenRouted == nil) != (h.DialNode == nil):
-		t.Fatal("conformance: Harness.OpenRouted and Harness.DialNode must be set together")
+	case h.OpenRouted != nil && h.DialNode == nil:
+		t.Fatal("conformance: Harness.OpenRouted needs Harness.DialNode")
 	}
 	r := Report{Driver: h.Driver, Server: h.Server, Lacked: map[string]string{}}
 	if r.Server == "" {
@@ -231,17 +233,17 @@ func (r Report) append(name string) error {
 // cases returns all cases: first those that must run alone.
 func cases() []testCase {
 	var all []testCase
+	for _, group := range [][]testCase{evalCases, abilityCases} {
+		for _, c := range group {
+			c.own = !c.cache
+			all = append(all, c)
+		}
+	}
 	for _, group := range [][]testCase{
-		evalCases, abilityCases, scriptCases, fillCases, loadCases, joinCases,
+		scriptCases, fillCases, loadCases, joinCases,
 		staleCases, invalidateCases, endCases, valueCases,
 	} {
 		all = append(all, group...)
-	}
-	for i := range evalCases {
-		all[i].own = true
-	}
-	for i := range abilityCases {
-		all[len(evalCases)+i].own = true
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].alone && !all[j].alone })
 	return all
@@ -308,7 +310,7 @@ type env struct {
 }
 
 // What the names of all keys begin with. Under an ACL, a user needs no more than
-// the documented rights on the keys of caches; see [Harness].
+// the documented rights on the keys of caches: see docs/adapters.md.
 const (
 	cachePrefix = "conformance:cache:"
 	ownPrefix   = "conformance:driver:"
@@ -408,11 +410,14 @@ func (e *env) eventually(what string, ok func() bool) {
 // proxy returns a fault proxy in front of the server.
 func (e *env) proxy() *Proxy {
 	e.Helper()
-	dial := e.h.DialNode
-	if dial == nil {
-		dial = func(ctx context.Context, _ string) (net.Conn, error) { return e.h.Dial(ctx) }
-	}
-	return newProxy(e.T, e.h.ProxyTLS, dial)
+	p := newProxy(e.T, e.h.ProxyTLS, func(ctx context.Context, node string) (net.Conn, error) {
+		if node == single {
+			return e.h.Dial(ctx)
+		}
+		return e.h.DialNode(ctx, node)
+	})
+	p.rewrite = e.h.DialNode != nil && e.h.OpenRouted == nil
+	return p
 }
 
 // driver returns a driver over a client of its own, through a proxy that does

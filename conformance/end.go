@@ -299,7 +299,7 @@ var endCases = []testCase{
 		rule: "When the server hangs while a load is filled, its readers must get the value after CallTimeout at the latest, marked as uncached.",
 		run: func(e *env) {
 			p := e.proxy()
-			c := e.cacheOn(e.store(e.warm(e.driverOn(p), "k"), time.Second), cacheOptions)
+			c := e.cacheOn(e.store(e.warm(e.driverOn(p), "k"), 3*time.Second), cacheOptions) // the release needs a connection
 			hung := p.On(isFill, -1, Hang)
 			e.goRead(c, "k", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, leasecache.ServerDown)
 			hung.Remove() // the release may be behind the fill, on the same connection

@@ -24,12 +24,14 @@ import (
 // CLIENT REPLY, which break the rule that a command has one reply. To a server that speaks TLS, dial can connect; to
 // clients a Proxy speaks TLS only within a [Harness] that has ProxyTLS. All methods may be called concurrently.
 type Proxy struct {
-	t      testing.TB
-	dial   func(ctx context.Context, node string) (net.Conn, error)
-	tls    *tls.Config     // what clients speak; nil for plain TCP
-	ctx    context.Context // ends when the proxy closes
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	t    testing.TB
+	dial func(ctx context.Context, node string) (net.Conn, error)
+	tls  *tls.Config // what clients speak; nil for plain TCP
+	// rewrite puts the proxy's addresses in place of those that a cluster tells.
+	rewrite bool
+	ctx     context.Context // ends when the proxy closes
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows, and the fields of the rules
 	down     bool

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -287,5 +288,36 @@ func serveReplies(nc net.Conn, reply func(args []string) string) {
 		if _, err := io.WriteString(nc, reply(args)); err != nil {
 			return
 		}
+	}
+}
+
+// A client that takes no function to dial is led by what the cluster tells it.
+func TestAProxyPutsItsAddressesInPlaceOfTheClusters(t *testing.T) {
+	p, _, _ := startNodes(t)
+	host, port, err := net.SplitHostPort(p.Route("10.0.0.1:7001"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bulk := func(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
+	slots := func(host, port string) string {
+		return "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n" + bulk(host) + ":" + port + "\r\n" + bulk("id") + "*0\r\n"
+	}
+	for _, tt := range []struct{ name, command, reply, want string }{
+		{"the nodes of slots", "cluster slots", slots("10.0.0.1", "7001"), slots(host, port)},
+		{"a redirection", "GET k", "-MOVED 12 10.0.0.1:7001\r\n", "-MOVED 12 " + net.JoinHostPort(host, port) + "\r\n"},
+		{"a redirection for once", "GET k", "-ASK 12 10.0.0.1:7001\r\n", "-ASK 12 " + net.JoinHostPort(host, port) + "\r\n"},
+		{"not another error", "GET k", "-ERR 12 10.0.0.1:7001\r\n", "-ERR 12 10.0.0.1:7001\r\n"},
+		{"not a value that looks like it", "GET k", bulk("MOVED 12 10.0.0.1:7001"), bulk("MOVED 12 10.0.0.1:7001")},
+		{"not another list", "EVAL s", slots("10.0.0.1", "7001"), slots("10.0.0.1", "7001")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v, raw, err := resp.ReadRaw(bufio.NewReader(strings.NewReader(tt.reply)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(p.readdress(strings.Fields(tt.command), v, raw)); got != tt.want {
+				t.Errorf("the client gets %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

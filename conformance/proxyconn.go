@@ -171,7 +171,6 @@ func (c *proxyConn) answer(v resp.Value, raw []byte) {
 		c.mu.Unlock()
 		return
 	}
-	s.reply = raw
 	var h *held
 	if s.rule != nil {
 		switch s.rule.action.kind {
@@ -191,6 +190,10 @@ func (c *proxyConn) answer(v resp.Value, raw []byte) {
 	}
 	c.mu.Unlock()
 
+	s.reply = raw // nobody reads it before answered is set
+	if c.p.rewrite {
+		s.reply = c.p.readdress(s.command, v, raw)
+	}
 	if s.request != nil {
 		s.request.finish(v, nil)
 	} else if s.rule != nil && (s.cut || h != nil) {

@@ -153,6 +153,8 @@ func (s site) harness(t *testing.T, c cell) conformance.Harness {
 	}
 	if s.routed() {
 		h.DialNode = dial
+	}
+	if s.routed() && !c.client.undialled {
 		h.OpenRouted = func(t testing.TB, route func(string) string) driver.Evaler {
 			to := to
 			to.route = route

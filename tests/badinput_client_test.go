@@ -129,7 +129,7 @@ func TestAClientThatItsOwnerClosedIsUnavailable(t *testing.T) {
 					}
 				}
 				svc.close()
-				store := newStore(t, svc.driver, 5*time.Second)
+				store := newStore(t, svc.driver, patience)
 				c := newCache(t, store, leasecache.Options{Prefix: client.name + ":"})
 				check := func(name string, call func(context.Context) error) {
 					t.Helper()

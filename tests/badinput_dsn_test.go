@@ -40,7 +40,7 @@ func TestNoErrorOfAnOpenedClientPrintsThePassword(t *testing.T) {
 				t.Run(drv+" "+where+" "+url.QueryEscape(password), func(t *testing.T) {
 					t.Parallel()
 					dsn := (&url.URL{Scheme: "redis", User: url.UserPassword("user", password), Host: addr, Path: "/0"}).String()
-					store, err := leasecache.Open(drv, dsn, leasecache.StoreOptions{CallTimeout: 5 * time.Second})
+					store, err := leasecache.Open(drv, dsn, leasecache.StoreOptions{CallTimeout: patience})
 					if err != nil { // a client that connects at once
 						checkConnectError(t, "Open", where, err)
 						noSecret(t, "Open", err)
@@ -67,7 +67,7 @@ func TestNoErrorOfAnOpenedClientPrintsThePassword(t *testing.T) {
 						err := ends(t, name, func(ctx context.Context) error {
 							if name == "Invalidate" { // which goes on for as long as it may
 								var cancel context.CancelFunc
-								ctx, cancel = context.WithTimeout(ctx, 3*time.Second)
+								ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 								defer cancel()
 							}
 							return call(ctx, name)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,8 +29,14 @@ func TestAServerThatIsFullIsUnavailableUntilClientsLeave(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				svc := client.mustDial(t, connect{addr: server.Addr})
-				store := newStore(t, svc.driver, time.Second) // the default
+				addr := server.Addr
+				if client.name == "rueidis" || client.name == "valkeygo" {
+					// They panic in a goroutine of their own, once in a while, when a server
+					// has said something before they did: see their adapters' Limits.
+					addr = silentUntilSpokenTo(t, addr)
+				}
+				svc := client.mustDial(t, connect{addr: addr})
+				store := newStore(t, svc.driver, patience)
 				c := newCache(t, store, leasecache.Options{Prefix: "full:"})
 				other := newCache(t, store, leasecache.Options{Prefix: "full:", OnUnavailable: leasecache.UnavailableLoad})
 				if _, err := c.Get(t.Context(), "k", constant("v")); err != nil {
@@ -49,14 +55,11 @@ func TestAServerThatIsFullIsUnavailableUntilClientsLeave(t *testing.T) {
 				// reply may be lost then, on its way, or because the client takes it for
 				// one to its greeting and goes on: all do but redigo, which has none.
 				for call, do := range operations(c, constant("v")) {
+					if call == "Invalidate" { // which goes on, see below
+						continue
+					}
 					eventually(t, call+" says that there are too many clients", func() bool {
-						ctx := t.Context()
-						if call == "Invalidate" { // which goes on for as long as it may
-							var cancel context.CancelFunc
-							ctx, cancel = context.WithTimeout(ctx, time.Second)
-							defer cancel()
-						}
-						err := do(ctx, "k")
+						err := do(t.Context(), "k")
 						if !errors.Is(err, leasecache.ErrUnavailable) {
 							t.Fatalf("%s: %v; want ErrUnavailable", call, err)
 						}
@@ -70,17 +73,54 @@ func TestAServerThatIsFullIsUnavailableUntilClientsLeave(t *testing.T) {
 					t.Errorf("with UnavailableLoad: %q, %v; want what the source has", v, err)
 				}
 
+				// An invalidation gets through when there is room again.
+				invalidated := make(chan error, 1)
+				go func() { invalidated <- c.Invalidate(t.Context(), "k") }()
 				leave()
+				if err := await(t, "Invalidate ends", invalidated); err != nil {
+					t.Error(err)
+				}
 				eventually(t, "reads work again", func() bool {
 					_, err := c.Get(t.Context(), "k", constant("v"))
 					return err == nil
 				})
-				if err := c.Invalidate(t.Context(), "k"); err != nil {
-					t.Error(err)
-				}
 			})
 		}
 	}
+}
+
+// silentUntilSpokenTo returns the address of a proxy for addr that passes on what
+// the server says only after the client has said something.
+func silentUntilSpokenTo(t testing.TB, addr string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			context.AfterFunc(t.Context(), func() { in.Close() })
+			wg.Go(func() {
+				first := make([]byte, 4096)
+				n, err := in.Read(first)
+				if err != nil {
+					in.Close()
+					return
+				}
+				forward(in, addr, first[:n])
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	return l.Addr().String()
 }
 
 // fill takes all connections that the server at addr still has. leave gives them back.

@@ -51,7 +51,7 @@ func TestACertificateForAnotherNameIsAnErrorThatNamesBoth(t *testing.T) {
 				check(t, err, "wrong.test")
 			} else {
 				t.Cleanup(svc.close)
-				store := newStore(t, svc.driver, 5*time.Second)
+				store := newStore(t, svc.driver, patience)
 				c := newCache(t, store, leasecache.Options{Prefix: "tls:"})
 				calls := operations(c, constant("v"))
 				calls["Ping"] = func(ctx context.Context, _ string) error { return store.Ping(ctx) }
@@ -59,7 +59,7 @@ func TestACertificateForAnotherNameIsAnErrorThatNamesBoth(t *testing.T) {
 					err := ends(t, name, func(ctx context.Context) error {
 						if name == "Invalidate" { // which goes on for as long as it may
 							var cancel context.CancelFunc
-							ctx, cancel = context.WithTimeout(ctx, 3*time.Second)
+							ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 							defer cancel()
 						}
 						return call(ctx, name)
@@ -78,7 +78,7 @@ func TestACertificateForAnotherNameIsAnErrorThatNamesBoth(t *testing.T) {
 		})
 		t.Run(client.name+" by DSN", func(t *testing.T) {
 			t.Parallel()
-			store, err := leasecache.Open(client.name, "rediss://user:s3cret@localhost:"+port+"/0", leasecache.StoreOptions{})
+			store, err := leasecache.Open(client.name, "rediss://user:s3cret@localhost:"+port+"/0", leasecache.StoreOptions{CallTimeout: patience})
 			if err == nil {
 				defer store.Close()
 				err = ends(t, "Ping", store.Ping)
@@ -124,7 +124,13 @@ func tlsProxy(t testing.TB, addr string) (proxy string, roots *x509.CertPool) {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { forward(in, addr) })
+			wg.Go(func() {
+				if err := in.(*tls.Conn).Handshake(); err != nil {
+					in.Close()
+					return
+				}
+				forward(in, addr, nil)
+			})
 		}
 	})
 	t.Cleanup(func() {
@@ -134,17 +140,17 @@ func tlsProxy(t testing.TB, addr string) (proxy string, roots *x509.CertPool) {
 	return l.Addr().String(), roots
 }
 
-// forward connects in with addr until one of them ends.
-func forward(in net.Conn, addr string) {
+// forward sends first to addr, and connects in with it until one of them ends.
+func forward(in net.Conn, addr string, first []byte) {
 	defer in.Close()
-	if err := in.(*tls.Conn).Handshake(); err != nil {
-		return
-	}
 	out, err := net.Dial("tcp", addr)
 	if err != nil {
 		return
 	}
 	defer out.Close()
+	if _, err := out.Write(first); err != nil {
+		return
+	}
 	done := make(chan struct{}, 2)
 	for from, to := range map[net.Conn]net.Conn{in: out, out: in} {
 		go func() {

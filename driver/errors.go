@@ -82,10 +82,14 @@ func (e *ServerError) Unwrap() error { return e.err }
 // CallError returns err, the error of a call that may have been sent, so that
 // it satisfies errors.Is with ctx's error when ctx's end is what ended the
 // call. Clients report a passed deadline in several ways, most of which are not
-// [context.DeadlineExceeded].
+// [context.DeadlineExceeded]. A [*ServerError] is returned as it is: a call that
+// got a reply was ended by that, whatever became of ctx since.
 func CallError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
+	}
+	if _, replied := errors.AsType[*ServerError](err); replied {
+		return err
 	}
 	cause := ctx.Err()
 	if cause == nil && isTimeout(err) {

@@ -125,6 +125,7 @@ func TestACallErrorSatisfiesItsContextsError(t *testing.T) {
 		{name: "a timer that runs ahead, as os.ErrDeadlineExceeded", err: os.ErrDeadlineExceeded, deadline: time.Second, took: time.Second - time.Millisecond, want: context.DeadlineExceeded},
 		{name: "a timer that runs far ahead", err: netTimeout, deadline: time.Second, took: time.Second - 2*time.Millisecond},
 		{name: "an error just before the deadline", err: broken, deadline: time.Second, took: time.Second - time.Millisecond},
+		{name: "an error that the server replied with", err: ParseServerError("BUSY later", broken), cancel: true},
 		{name: "an error that says so already", err: context.DeadlineExceeded, deadline: time.Second, took: time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {

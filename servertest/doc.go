@@ -7,6 +7,11 @@
 // table of all servers that there are. [StartCluster] and [StartSentinel] start several that know of each other. The option
 // [TLS] makes a server ask clients for certificates, which a [CA] signs.
 //
+// It is for tests of leasecache and for those of others: an author of a client or of an adapter gets the servers that the
+// suite of package conformance runs on. All it needs is a container engine that can pull the official images. There is no
+// set-up beside the call, and no clean-up. It requires testcontainers-go, so require it where only tests are: in a module
+// that others import, put such tests into a module of their own.
+//
 // # Where a server comes from
 //
 // The first of these that there is, where NAME is the name in the table in capitals with '_' for every other character
@@ -16,7 +21,7 @@
 //     paused, restarted or given arguments.
 //  2. LEASECACHE_IMAGE_NAME, a container image to use instead of the table's.
 //  3. LEASECACHE_SERVER_NAME=/path/to/binary, started as a process.
-//  4. The image that scripts/images.sh built, if the container engine has it.
+//  4. The image that scripts/images.sh in leasecache's repository built, if the container engine has it.
 //  5. The official image, pulled if the engine does not have it.
 //  6. valkey-server or redis-server from PATH, started as a process, if its version is the table's.
 //

@@ -140,7 +140,7 @@ func (e *missingError) Error() string {
 		fmt.Fprintf(&b, "  - %s\n", reason)
 	}
 	fmt.Fprintf(&b, "do one of these:\n")
-	fmt.Fprintf(&b, "  - start Docker and run scripts/images.sh, which pulls %s or builds %s\n", s.Image, s.LocalImage)
+	fmt.Fprintf(&b, "  - start Docker where it can pull %s, or in leasecache's repository run scripts/images.sh, which builds %s\n", s.Image, s.LocalImage)
 	fmt.Fprintf(&b, "  - set %s to an image that the container engine has or can pull\n", s.env("IMAGE"))
 	fmt.Fprintf(&b, "  - install %s %s on PATH, or set %s=/path/to/%s\n", s.Binary, s.Version, s.env("SERVER"), s.Binary)
 	fmt.Fprintf(&b, "  - set %s=host:port of a %s that runs (not for tests that stop or configure it)", s.env("ADDR"), s)

@@ -129,7 +129,7 @@ func TestWhatIsMissingIsNamedWithWhatToDo(t *testing.T) {
 	t.Parallel()
 	howTo := `
 do one of these:
-  - start Docker and run scripts/images.sh, which pulls valkey/valkey:9 or builds leasecache-test/valkey-9
+  - start Docker where it can pull valkey/valkey:9, or in leasecache's repository run scripts/images.sh, which builds leasecache-test/valkey-9
   - set LEASECACHE_IMAGE_VALKEY_9 to an image that the container engine has or can pull
   - install valkey-server 9 on PATH, or set LEASECACHE_SERVER_VALKEY_9=/path/to/valkey-server
   - set LEASECACHE_ADDR_VALKEY_9=host:port of a valkey 9 that runs (not for tests that stop or configure it)`

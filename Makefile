@@ -1,6 +1,7 @@
 # Every target is a script or a go command: see scripts/. modules.txt is the table of modules that they read.
 
 FUZZTIME ?= 30s
+VERSION ?= v0.1.0
 
 .PHONY: help
 help: ## Show this text.
@@ -49,3 +50,7 @@ mutants: ## Run the conformance suite on broken drivers; the case of the broken 
 .PHONY: script-mutants
 script-mutants: ## Remove each condition of the scripts in turn; a test must notice.
 	@scripts/mutants.sh scripts
+
+.PHONY: release-check
+release-check: ## Release every module to a temporary proxy, at VERSION (v0.1.0), and use it from there as users would.
+	@scripts/release-check.sh $(VERSION)

@@ -62,18 +62,18 @@ func read(r *bufio.Reader) (driver.Reply, error) {
 		return driver.Reply{}, driver.ParseServerError(line[:len(line)-2], nil)
 	case line[0] == ':':
 		return driver.Int(n), err
-	case n < 0:
-		return driver.Nil(), err
-	case line[0] == '$' && err == nil:
+	case line == "$-1\r\n" || line == "*-1\r\n":
+		return driver.Nil(), nil
+	case line[0] == '$' && err == nil && n >= 0:
 		data := make([]byte, n+2)
 		_, err = io.ReadFull(r, data)
 		return driver.Str(string(data[:n])), err
-	case line[0] == '*' && err == nil:
+	case line[0] == '*' && err == nil && n >= 0:
 		elems := make([]driver.Reply, n)
 		for i := int64(0); i < n && err == nil; i++ {
 			elems[i], err = read(r) // an error among the elements is one of the call
 		}
 		return driver.List(elems...), err
 	}
-	return driver.Reply{}, errors.New("customclient: a reply of an unknown type: " + line)
+	return driver.Reply{}, errors.New("customclient: a reply of an unknown type, or no reply: it begins with " + strconv.Quote(line[:1]))
 }

@@ -66,6 +66,7 @@ func Drivers() []string {
 // known lists the project's own adapters by the package path of the clients
 // that they take, and those clients, for messages that name the import to add.
 var known = []adapter{
+	{"glide", "github.com/valkey-io/valkey-glide/go/v2", "a *glide.Client or *glide.ClusterClient"},
 	{"goredis", "github.com/redis/go-redis/v9", "a *redis.Client, *redis.ClusterClient or *redis.Ring"},
 	{"miniredis", "github.com/alicebob/miniredis/v2", "a *miniredis.Miniredis"},
 	{"redigo", "github.com/gomodule/redigo", "a *redis.Pool"},

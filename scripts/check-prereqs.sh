@@ -25,12 +25,12 @@ else
 	go_at_least "$want" "$have" ||
 		need "Go $want or later (this is ${have#go}): https://go.dev/dl/, or let this one fetch it with GOTOOLCHAIN=auto"
 	cc=$(cd / && go env CC)
-	[[ ${CGO_ENABLED:-1} != 0 ]] || need "cgo, for the race detector: unset CGO_ENABLED"
+	[[ ${CGO_ENABLED:-1} != 0 ]] || need "cgo, for the race detector and adapters/glide: unset CGO_ENABLED"
 fi
 # Compiled, not just looked for: a compiler without the C library's headers is as good as none.
 # shellcheck disable=SC2086 # CC may hold flags
 printf '#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n' | $cc -x c -c -o /dev/null - >/dev/null 2>&1 ||
-	need "a C compiler, for the race detector ($cc does not compile): on Debian apt-get install gcc libc6-dev, on macOS xcode-select --install"
+	need "a C compiler, for the race detector and adapters/glide ($cc does not compile): on Debian apt-get install gcc libc6-dev, on macOS xcode-select --install"
 command -v git >/dev/null || need "git: on Debian apt-get install git"
 command -v make >/dev/null || need "make: on Debian apt-get install make"
 

@@ -6,15 +6,21 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
 	redigopool "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
 	rueidisclient "github.com/redis/rueidis"
+	glideclient "github.com/valkey-io/valkey-glide/go/v2"
+	"github.com/valkey-io/valkey-glide/go/v2/config"
 	"github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 
+	"github.com/leasecache/leasecache/adapters/glide"
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/adapters/redigo"
 	"github.com/leasecache/leasecache/adapters/rueidis"
@@ -29,6 +35,9 @@ func TestMain(m *testing.M) {
 		os.Exit(work(config))
 	}
 	redis.SetLogger(silent{})
+	// glide writes on threads that Go does not know. When a connection breaks, the
+	// signal would end this process: see the limits in the adapter's documentation.
+	signal.Ignore(syscall.SIGPIPE)
 	// What clients leave behind for up to a second after they were closed.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"), // it could not dial
@@ -64,6 +73,10 @@ var clients = []client{
 	{
 		name: "redigo", docs: "redigo", protocols: []int{2}, oneProtocol: "redigo does not know RESP3", open: openRedigo, own: is[redigopool.Error],
 		cannot: map[string]string{cluster: "redigo follows no redirections"},
+	},
+	{
+		name: "glide", docs: "glide", protocols: []int{3}, oneProtocol: "glide for Go has RESP3 only", open: openGlide, undialled: true,
+		cannot: map[string]string{sentinel: "glide does not ask sentinels", withTLS: "glide for Go has no client certificates"},
 	},
 }
 
@@ -199,4 +212,41 @@ func dialer(addr string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}
+}
+
+func openGlide(t testing.TB, to target) driver.Evaler {
+	var addrs []config.NodeAddress
+	for _, addr := range to.addrs {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, config.NodeAddress{Host: host, Port: n})
+	}
+	if to.topology == cluster {
+		o := config.NewClusterClientConfiguration().WithRequestTimeout(5 * time.Second)
+		for i := range addrs {
+			o.WithAddress(&addrs[i])
+		}
+		c, err := glideclient.NewClusterClient(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return glide.New(c)
+	}
+	o := config.NewClientConfiguration().WithAddress(&addrs[0]).WithRequestTimeout(5 * time.Second)
+	if to.user != "" {
+		o.WithCredentials(config.NewServerCredentials(to.user, to.password))
+	}
+	c, err := glideclient.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return glide.New(c)
 }

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/gomodule/redigo v1.9.3
 	github.com/leasecache/leasecache v0.0.0
+	github.com/leasecache/leasecache/adapters/glide v0.0.0
 	github.com/leasecache/leasecache/adapters/goredis v0.0.0
 	github.com/leasecache/leasecache/adapters/redigo v0.0.0
 	github.com/leasecache/leasecache/adapters/rueidis v0.0.0
@@ -12,6 +13,7 @@ require (
 	github.com/leasecache/leasecache/servertest v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
+	github.com/valkey-io/valkey-glide/go/v2 v2.5.3
 	github.com/valkey-io/valkey-go v1.0.79
 	go.uber.org/goleak v1.3.0
 )
@@ -67,10 +69,12 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	google.golang.org/protobuf v1.34.2 // indirect
 )
 
 replace (
 	github.com/leasecache/leasecache => ../
+	github.com/leasecache/leasecache/adapters/glide => ../adapters/glide
 	github.com/leasecache/leasecache/adapters/goredis => ../adapters/goredis
 	github.com/leasecache/leasecache/adapters/miniredis => ../adapters/miniredis
 	github.com/leasecache/leasecache/adapters/redigo => ../adapters/redigo

@@ -96,6 +96,13 @@ var lacks = []struct {
 	}},
 	{"redigo, opened by DSN", hasAll, []form{{"opened", true, true, true, byDSN("redigo")}}},
 
+	{"glide, any client", hasAll, []form{
+		{"as it is", true, true, true, func(t *testing.T, addr string) driver.Evaler {
+			return openGlide(t, target{topology: standalone, addrs: []string{addr}})
+		}},
+	}},
+	{"glide, opened by DSN", hasAll, []form{{"opened", true, true, true, byDSN("glide")}}},
+
 	// The module of miniredis runs the suite, with nothing declared as lacking. It
 	// is not imported here, or the registry would know it: see open_test.go.
 	{"miniredis", hasAll, nil},

@@ -138,6 +138,11 @@ func TestAnOpenedClientIsClosedAndAnAdoptedOneIsNot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for begin := time.Now(); s.conns.Load() > 0; time.Sleep(time.Millisecond) {
+			if time.Since(begin) > tooLong {
+				t.Fatalf("%s: after Close %d connections are open", dsn, s.conns.Load())
+			}
+		}
 		for _, e := range []driver.Evaler{e, b} {
 			for name, call := range calls(e) {
 				err := call(t.Context())

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ const (
 type fakeServer struct {
 	addr  string
 	reply func(args []string) string // raw, or cut, or hang
+	conns atomic.Int32               // that clients have open
 
 	mu       sync.Mutex
 	slots    string // the reply to CLUSTER SLOTS, empty for a server without
@@ -79,6 +81,8 @@ func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 }
 
 func (s *fakeServer) handle(conn net.Conn, stop <-chan struct{}) {
+	s.conns.Add(1)
+	defer s.conns.Add(-1)
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {

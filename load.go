@@ -78,10 +78,12 @@ type load[V any] struct {
 func (f *flight[V]) startLoad(w *waiter[V], free func()) *load[V] {
 	c := f.c
 	c.stats.loads.Add(1)
-	l := &load[V]{began: time.Now(), done: make(chan struct{})}
-	l.ctx.parent = context.WithoutCancel(w.ctx)
-	l.ctx.deadline = l.began.Add(c.opts.LoadTimeout)
-	l.ctx.closing = c.loadsCtx
+	began := time.Now()
+	l := &load[V]{began: began, done: make(chan struct{}), ctx: loadContext{
+		parent:   context.WithoutCancel(w.ctx),
+		deadline: began.Add(c.opts.LoadTimeout),
+		closing:  c.loadsCtx,
+	}}
 	l.ctx.decided = &l.decided
 	go func() {
 		returned := false

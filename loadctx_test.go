@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-func newLoadContext(t *testing.T, closing context.Context) *loadContext {
+func newLoadContext(closing context.Context, t *testing.T) *loadContext {
 	return &loadContext{parent: t.Context(), deadline: time.Now().Add(time.Second), closing: closing, decided: &Load{}}
 }
 
 func TestTheContextOfALoadEnds(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  func(c *loadContext, close func())
+		end  func(c *loadContext, closeAll func())
 		want error
 	}{
 		{"at its deadline", func(*loadContext, func()) { time.Sleep(time.Second) }, context.DeadlineExceeded},
 		{"with the load", func(c *loadContext, _ func()) { c.end() }, context.Canceled},
-		{"with a closed cache", func(_ *loadContext, close func()) { close() }, context.Canceled},
+		{"with a closed cache", func(_ *loadContext, closeAll func()) { closeAll() }, context.Canceled},
 		{"once", func(c *loadContext, _ func()) { time.Sleep(2 * time.Second); c.end() }, context.DeadlineExceeded},
 	} {
 		// What is asked for before it ends, and what only after, is the same.
 		for name, early := range map[string]bool{"asked for early": true, "asked for late": false} {
 			t.Run(test.name+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					closing, close := context.WithCancel(context.Background())
-					defer close()
-					c := newLoadContext(t, closing)
+					closing, closeAll := context.WithCancel(context.Background())
+					defer closeAll()
+					c := newLoadContext(closing, t)
 					defer c.end()
 					if d, ok := c.Deadline(); !ok || !d.Equal(time.Now().Add(time.Second)) {
 						t.Errorf("Deadline = %v, %v", d, ok)
@@ -48,7 +48,7 @@ func TestTheContextOfALoadEnds(t *testing.T) {
 						default:
 						}
 					}
-					test.end(c, close)
+					test.end(c, closeAll)
 					synctest.Wait()
 					if !early {
 						var cancel func()
@@ -80,7 +80,7 @@ func (c *loadContext) asked() bool {
 
 func TestTheContextOfALoadCostsNothingUntilItIsAskedFor(t *testing.T) {
 	type key struct{}
-	c := newLoadContext(t, context.Background())
+	c := newLoadContext(context.Background(), t)
 	c.parent = context.WithValue(c.parent, key{}, "the caller's")
 	c.Deadline()
 	if c.Err() != nil || c.Value(key{}) != "the caller's" || LoadFrom(c) != c.decided || c.asked() {

@@ -118,8 +118,8 @@ var catalogue = []mutant{
 	{"loads: MaxLoads is for leased loads only", "G2", "unleased.go", "\tif c.loads != nil {\n\t\tselect {", "\tif false {\n\t\tselect {", "G2MaxLoadsCountsUnleasedLoads"},
 	{"loads: the token comes back", "G1", "internal/protocol/scripts.go", "return Token(hex.EncodeToString(b[:]))", "return Token(hex.EncodeToString(make([]byte, len(b))))", "G2OneLoadAcrossProcesses"},
 	{"loads: the wait bound is none", "G9", "unleased.go", "return w != leader && !w.deadline.After(now)", "return now.IsZero()", "G2WaitBound"},
-	{"loads: a load ends with its caller", "G9", "load.go", "l.ctx.parent = context.WithoutCancel(w.ctx)", "l.ctx.parent = w.ctx", "G9CallersLeaveAtOnce"},
-	{"loads: LoadTimeout is none", "G9", "load.go", "l.began.Add(c.opts.LoadTimeout)", "l.began.Add(time.Hour)", "G2LoaderThatIgnoresItsContext"},
+	{"loads: a load ends with its caller", "G9", "load.go", "parent:   context.WithoutCancel(w.ctx)", "parent:   w.ctx", "G9CallersLeaveAtOnce"},
+	{"loads: LoadTimeout is none", "G9", "load.go", "began.Add(c.opts.LoadTimeout)", "began.Add(time.Hour)", "G2LoaderThatIgnoresItsContext"},
 	{"loads: rereads without end", "G4", "fill.go", "return w.rereads > maxRereads", "return false", "G4RereadIsBounded"},
 	{"loads: never reread", "G4", "fill.go", "return w.rereads > maxRereads", "return true", "G4RejectedLoadIsReread"},
 

@@ -168,7 +168,7 @@ func TestAStepIsTriedAgainOnlyWhenThatCanHelp(t *testing.T) {
 				}
 				s := mustStore(t, e, time.Second)
 				start := time.Now()
-				reply, err := s.call(t.Context(), "key", protocol.DeleteCall("v:{key}"))
+				reply, err := s.call(t.Context(), "key", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 				took := time.Since(start)
 
 				if n := d.count(); n != test.want.attempts {
@@ -261,7 +261,7 @@ func TestEveryCodeForNowIsTriedAgainAndNoOther(t *testing.T) {
 	for _, code := range append(slices.Clone(now), good...) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &scripted{words: []string{"-" + code + " text"}}
-			_, err := mustStore(t, d, time.Second).call(t.Context(), "k", protocol.DeleteCall("k"))
+			_, err := mustStore(t, d, time.Second).call(t.Context(), "k", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 			want := 1
 			if slices.Contains(now, code) {
 				want = maxAttempts
@@ -281,7 +281,7 @@ func TestAttemptsArePausedForMillisecondsWithJitter(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			d := &scripted{words: []string{"broken"}}
-			_, _ = mustStore(t, d, time.Second).call(t.Context(), "k", protocol.DeleteCall("k"))
+			_, _ = mustStore(t, d, time.Second).call(t.Context(), "k", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 			if len(d.calls) != 3 {
 				t.Fatalf("%d attempts", len(d.calls))
 			}
@@ -304,7 +304,7 @@ func TestACallerThatLeavesEndsTheAttempts(t *testing.T) {
 		evalers(t, []string{"ok"}, func(t *testing.T, d *scripted, e driver.Evaler) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			_, err := mustStore(t, e, time.Second).call(ctx, "k", protocol.DeleteCall("k"))
+			_, err := mustStore(t, e, time.Second).call(ctx, "k", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) || d.count() != 0 {
 				t.Errorf("%d attempts, error %v; want none, and not sent", d.count(), err)
 			}
@@ -315,7 +315,7 @@ func TestACallerThatLeavesEndsTheAttempts(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			_, err := mustStore(t, e, time.Second).call(ctx, "k", protocol.DeleteCall("k"))
+			_, err := mustStore(t, e, time.Second).call(ctx, "k", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 			if took := time.Since(start); took != 300*time.Millisecond || !errors.Is(err, context.DeadlineExceeded) || d.count() != 1 {
 				t.Errorf("%d attempts took %v, error %v", d.count(), took, err)
 			}
@@ -326,7 +326,7 @@ func TestACallerThatLeavesEndsTheAttempts(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			_, err := mustStore(t, e, time.Second).call(ctx, "k", protocol.DeleteCall("k"))
+			_, err := mustStore(t, e, time.Second).call(ctx, "k", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 			if took := time.Since(start); took != 5*time.Millisecond || !errors.Is(err, errBroken) || d.count() != 2 {
 				t.Errorf("%d attempts took %v, error %v; want two, and an end at the deadline", d.count(), took, err)
 			}

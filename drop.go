@@ -12,7 +12,7 @@ import (
 // still be running that reads and writes the other format. Until then the value
 // is loaded without caching.
 func (c *Cache[V]) undecodable(ctx context.Context, key, stored string, load Loader[V]) (Result[V], error) {
-	keys := protocol.NewKeys(c.opts.Prefix, key)
+	keys := c.keys(key)
 	again, err := c.drop(ctx, key, keys, stored)
 	if ctx.Err() != nil {
 		return Result[V]{}, contextError(ctx, key, err)

@@ -190,7 +190,7 @@ func (c *Cache[V]) join(s *shard[V], kind flightKind, ws ...*waiter[V]) (f *flig
 		isNew = true
 		f = &flight[V]{
 			c: c, shard: s, key: key, kind: kind,
-			keys: protocol.NewKeys(c.opts.Prefix, key),
+			keys: c.keys(key),
 			wake: make(chan struct{}, 1),
 		}
 		e.flights[kind] = f

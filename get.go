@@ -33,7 +33,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		stored, ok, err = c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key))
 	} else {
 		var r protocol.ReadReply
-		r, err = c.read(ctx, key, protocol.NewKeys(c.opts.Prefix, key), "", protocol.ReadOptions{})
+		r, err = c.read(ctx, key, c.keys(key), "", protocol.ReadOptions{})
 		stored, ok = r.Value, r.State == protocol.StateValue
 	}
 	if err == nil && ok {
@@ -102,7 +102,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (res Result[V], ok bool
 // be decoded comes back as it is stored, with the error.
 func (c *Cache[V]) look(ctx context.Context, key string) (res Result[V], stored *string, err error) {
 	sent := time.Now()
-	keys := protocol.NewKeys(c.opts.Prefix, key)
+	keys := c.keys(key)
 	r, err := c.read(ctx, key, keys, "", protocol.ReadOptions{})
 	if err != nil && isMigrating(err) && c.store.getter != nil {
 		// Hits go on by GET. It tells no TTL, so nobody may keep what it returns.
@@ -177,7 +177,7 @@ func (c *Cache[V]) miss(ctx context.Context, key string, load Loader[V], err err
 // stale returns the stale copy, or the value if there is one by now.
 func (c *Cache[V]) stale(ctx context.Context, key string) (res Result[V], ok bool) {
 	sent := time.Now()
-	r, err := c.read(ctx, key, protocol.NewKeys(c.opts.Prefix, key), "", protocol.ReadOptions{Stale: true})
+	r, err := c.read(ctx, key, c.keys(key), "", protocol.ReadOptions{Stale: true})
 	if err != nil {
 		return res, false // the flight reports it
 	}

@@ -77,7 +77,7 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 // scripts with several keys for as long as it takes; then the keys are deleted
 // one by one.
 func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
-	keys := protocol.NewKeys(c.opts.Prefix, key)
+	keys := c.keys(key)
 	// Joining is right without it, but those who come from now on should not have
 	// to wait for a load that cannot be cached. Also when the outcome is unknown.
 	defer c.overtake(key)
@@ -116,8 +116,8 @@ func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
 // In between, no load that began before can be accepted any more; the other way
 // round it could.
 func (c *Cache[V]) deleteEach(ctx context.Context, key string, keys protocol.Keys) error {
-	for _, name := range []string{keys.Lease, keys.Value} {
-		reply, err := c.store.call(ctx, key, protocol.DeleteCall(name))
+	for _, call := range protocol.DeleteCalls(keys) {
+		reply, err := c.store.call(ctx, key, call)
 		if err == nil {
 			err = protocol.ParseOne(protocol.Delete, reply)
 		}

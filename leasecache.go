@@ -168,6 +168,15 @@ func (c *Cache[V]) checkKey(key string) error {
 	return protocol.CheckKey(key)
 }
 
+// keys returns the names for key on the server.
+func (c *Cache[V]) keys(key string) protocol.Keys {
+	k := protocol.NewKeys(c.opts.Prefix, key)
+	if c.store.silent {
+		k.Wake = ""
+	}
+	return k
+}
+
 // shardOf returns the shard that key belongs to.
 func (c *Cache[V]) shardOf(key string) *shard[V] {
 	return &c.shards[maphash.String(c.seed, key)%uint64(len(c.shards))]

@@ -74,11 +74,13 @@ const (
 	ErrorInvalidate ErrorReason = "invalidate"
 	// ErrorDrop: a value that cannot be decoded could not be dropped.
 	ErrorDrop ErrorReason = "drop"
+	// ErrorWatch: a read that waits could not subscribe, and polls.
+	ErrorWatch ErrorReason = "watch"
 )
 
 var errorReasons = [...]ErrorReason{
 	ErrorLoader, ErrorLoaderPanic, ErrorLoadTimeout, ErrorTTL, ErrorEncode, ErrorTooLarge,
-	ErrorRead, ErrorFill, ErrorRelease, ErrorInvalidate, ErrorDrop,
+	ErrorRead, ErrorFill, ErrorRelease, ErrorInvalidate, ErrorDrop, ErrorWatch,
 }
 
 type counters struct {

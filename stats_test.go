@@ -34,7 +34,7 @@ func TestEveryCountIsInTheSnapshotAndInTheSum(t *testing.T) {
 		StaleServed: 9, FillsAccepted: 10, FillsRejected: 11, FillsPresent: 12, Overloads: 13, Undecodable: 14, Invalidated: 15,
 		Errors: map[ErrorReason]uint64{
 			ErrorLoader: 1, ErrorLoaderPanic: 2, ErrorLoadTimeout: 3, ErrorTTL: 4, ErrorEncode: 5, ErrorTooLarge: 6,
-			ErrorRead: 7, ErrorFill: 8, ErrorRelease: 9, ErrorInvalidate: 10, ErrorDrop: 11,
+			ErrorRead: 7, ErrorFill: 8, ErrorRelease: 9, ErrorInvalidate: 10, ErrorDrop: 11, ErrorWatch: 12,
 		},
 	}
 	got := c.snapshot()

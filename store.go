@@ -22,9 +22,11 @@ type Store struct {
 	getter driver.Getter // the same one, nil if it has no plain GET
 	given  driver.Evaler // as it was handed over
 	owned  bool          // close the driver with the Store
+	silent bool          // no wake-ups
 
 	callTimeout time.Duration
 	closed      atomic.Bool
+	wakeups     wakeups
 
 	mu      sync.Mutex
 	caches  map[*counters]struct{}
@@ -37,6 +39,12 @@ type StoreOptions struct {
 	// client does with contexts. A server that hangs costs a read no more than
 	// that. Default: 1s. At least 1ms.
 	CallTimeout time.Duration
+
+	// NoWakeUps makes waiting reads poll, though the driver could subscribe them
+	// to messages, and the caches of this Store send none to other processes. It
+	// is for users of the server that may not publish: each attempt is refused
+	// without harm, but counted in its log of refusals.
+	NoWakeUps bool
 }
 
 var errNilStore = errors.New("leasecache: Store is nil: check the error of Open, Adopt or NewStore")
@@ -100,6 +108,10 @@ func NewStore(e driver.Evaler, opts StoreOptions) (*Store, error) {
 		caches:      map[*counters]struct{}{},
 	}
 	s.getter, _ = s.evaler.(driver.Getter)
+	s.wakeups.timeout = opts.CallTimeout
+	if s.silent = opts.NoWakeUps; !s.silent {
+		s.wakeups.subscriber, _ = s.evaler.(driver.Subscriber)
+	}
 	return s, nil
 }
 
@@ -156,10 +168,14 @@ func (s *Store) register(c *counters) {
 
 func (s *Store) retire(c *counters) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if _, ok := s.caches[c]; ok {
 		delete(s.caches, c)
 		s.retired.add(c.snapshot())
+	}
+	last := len(s.caches) == 0
+	s.mu.Unlock()
+	if last {
+		s.wakeups.close()
 	}
 }
 
@@ -167,7 +183,11 @@ func (s *Store) retire(c *counters) {
 // [Cache.Close]. Calls on a closed Store, and reads of its caches, return
 // [ErrClosed].
 func (s *Store) Close() error {
-	if s.closed.Swap(true) || !s.owned {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.wakeups.close()
+	if !s.owned {
 		return nil
 	}
 	if c, ok := s.given.(driver.Closer); ok {

@@ -13,7 +13,11 @@ import (
 // pace is what a flight remembers from one look at the server to the next.
 type pace struct {
 	poll  time.Duration // until the next one at the most, while another process loads
-	place bool          // of MaxLoads, got while asleep
+	sleep time.Duration // before the next one
+	full  bool          // queue for a place of MaxLoads meanwhile
+	place bool          // got one
+
+	unwatch func() // set while the server wakes this flight
 }
 
 func (f *flight[V]) newPace() pace {
@@ -26,17 +30,11 @@ func (f *flight[V]) newPace() pace {
 func (f *flight[V]) begin(caller *waiter[V]) {
 	defer f.c.work.end()
 	p := f.newPace()
-	d, full, ended := f.look(&p, caller)
-	if ended || !f.stay() {
+	if f.look(&p, caller) || !f.stay() {
 		return
 	}
 	f.c.work.extend()
-	go func() {
-		if d > 0 {
-			p.place = f.sleep(d, full)
-		}
-		f.run(p)
-	}()
+	go f.run(p)
 }
 
 // hasTime reports whether a caller with ctx can wait for a step on the server,
@@ -50,13 +48,21 @@ func (c *Cache[V]) hasTime(ctx context.Context) bool {
 // until every waiter has a result or has left.
 func (f *flight[V]) run(p pace) {
 	defer f.c.work.end()
-	for f.stay() {
-		d, full, ended := f.look(&p, nil)
-		if ended {
-			return
+	defer func() {
+		if p.unwatch != nil {
+			p.unwatch()
 		}
-		if d > 0 {
-			p.place = f.sleep(d, full)
+	}()
+	for {
+		// Who begins to watch looks at once: the lease may have ended before.
+		if p.sleep > 0 && !f.watch(&p) {
+			p.place = f.sleep(p.sleep, p.full)
+		}
+		if !f.stay() {
+			break
+		}
+		if ended := f.look(&p, nil); ended {
+			return
 		}
 	}
 	if p.place {
@@ -64,35 +70,53 @@ func (f *flight[V]) run(p pace) {
 	}
 }
 
-// look asks the server once. It returns for how long to sleep before the next
-// look at the most, and whether to queue for a place of MaxLoads meanwhile; or
-// that the flight has ended. caller is the read in whose goroutine it runs.
-func (f *flight[V]) look(p *pace, caller *waiter[V]) (d time.Duration, full, ended bool) {
+// look asks the server once, and notes for how long to sleep before the next
+// look. It reports whether the flight has ended. caller is the read in whose
+// goroutine it runs.
+func (f *flight[V]) look(p *pace, caller *waiter[V]) (ended bool) {
 	reserved, full := f.reserve(p.place)
-	p.place = false
+	p.place, p.full = false, full
 	wait, ended := f.readOrLease(reserved, caller)
-	if ended {
-		return 0, false, true
-	}
-	if wait == 0 {
+	switch {
+	case ended:
+		return true
+	case wait == 0:
 		// Some came too late for this read: at once the next.
 		f.shard.mu.Lock()
 		f.shard.entries[f.key].passOn(f)
 		f.shard.mu.Unlock()
-		return 0, false, false
-	}
-	if !f.polls() {
-		return math.MaxInt64, full, false
-	}
-	// With jitter, so that processes do not poll in step.
-	d = p.poll/2 + rand.N(p.poll/2)
-	if full {
+		p.sleep = 0
+		return false
+	case !f.polls():
+		p.sleep = math.MaxInt64
+		return false
+	case full:
 		// It waits for its turn, not for another process, and may not be alone:
 		// a FLUSHALL makes every key a load.
-		d = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
+		p.sleep = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
+	case p.unwatch != nil:
+		p.sleep = wokenPolls * min(f.c.opts.PollInterval, time.Minute)
+	default:
+		p.sleep = p.poll
+		p.poll = min(2*p.poll, f.c.opts.PollInterval)
 	}
-	p.poll = min(2*p.poll, f.c.opts.PollInterval)
-	return min(wait, d), full, false
+	// With jitter, so that processes do not poll in step.
+	p.sleep = min(wait, p.sleep/2+rand.N(p.sleep/2))
+	return false
+}
+
+// watch makes the server wake the flight, if it polls. It is true when that has
+// just begun.
+func (f *flight[V]) watch(p *pace) bool {
+	if p.unwatch != nil || p.full || p.sleep == math.MaxInt64 {
+		return false
+	}
+	var err error
+	p.unwatch, err = f.c.store.wakeups.watch(context.Background(), f.keys.Wake, f.nudge)
+	if err != nil {
+		f.c.stats.failed(ErrorWatch)
+	}
+	return p.unwatch != nil
 }
 
 // stay reports whether the flight goes on. When nobody waits or the cache is

@@ -98,6 +98,8 @@ type Lacks struct {
 	Bound string
 	// Ping: a health check costs a script. See [driver.Pinger].
 	Ping string
+	// Wake: reads that wait for another process poll. See [driver.Subscriber].
+	Wake string
 }
 
 // Report counts what Run has run.
@@ -241,7 +243,7 @@ func cases() []testCase {
 	}
 	for _, group := range [][]testCase{
 		scriptCases, fillCases, loadCases, joinCases,
-		staleCases, invalidateCases, endCases, valueCases,
+		staleCases, invalidateCases, endCases, valueCases, wakeCases,
 	} {
 		all = append(all, group...)
 	}
@@ -262,7 +264,7 @@ func checkDeclaration(t *testing.T, h Harness) {
 		name string
 		has  bool
 		why  string
-	}{{"Get", get, h.Lacks.Get}, {"Bound", bound, h.Lacks.Bound}, {"Ping", ping, h.Lacks.Ping}} {
+	}{{"Get", get, h.Lacks.Get}, {"Bound", bound, h.Lacks.Bound}, {"Ping", ping, h.Lacks.Ping}, {"Wake", canWake(d), h.Lacks.Wake}} {
 		if a.has && a.why != "" {
 			t.Fatalf("conformance: Lacks.%s is %q, but the driver has the ability: leave it empty", a.name, a.why)
 		}

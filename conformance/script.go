@@ -438,7 +438,7 @@ var scriptCases = []testCase{
 			d := e.driver()
 			e.do("SET", e.value("k"), "v")
 			e.do("SET", e.lease("k"), "l")
-			if err := protocol.ParseOne(protocol.Delete, e.call(d, protocol.DeleteCall(e.lease("k")))); err != nil {
+			if err := protocol.ParseOne(protocol.Delete, e.call(d, protocol.DeleteCalls(e.keys("k"))[0])); err != nil {
 				e.Error(err)
 			}
 			if e.exists(e.lease("k")) || !e.exists(e.value("k")) {

@@ -104,6 +104,33 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// Subscriber is an optional ability: messages on shard channels (SSUBSCRIBE), by
+// which whoever waits for another process learns that it need not wait any
+// longer. Without it, package leasecache polls.
+//
+// Subscribe returns an empty subscription, and need not connect. It calls notify
+// with the channel of every message, and with each channel on which messages may
+// have been missed, after a reconnect or because its slot has moved. notify
+// returns soon, and may be called concurrently. A client that has no connections
+// for messages returns an error that wraps errors.ErrUnsupported.
+//
+// It is for speed alone: a message that never comes costs its waiters some time.
+type Subscriber interface {
+	Subscribe(notify func(channel string)) (Subscription, error)
+}
+
+// Subscription is a set of channels, over at most one connection to each primary
+// that has one of them. It reconnects by itself. It is safe for concurrent use.
+type Subscription interface {
+	// Add returns nil when the server has confirmed that it sends the channel's
+	// messages, and otherwise an error by ctx's deadline.
+	Add(ctx context.Context, channel string) error
+	// Remove ends the messages of a channel. It does not wait for the server.
+	Remove(channel string)
+	// Close ends all, and leaves no goroutine and no connection behind.
+	Close() error
+}
+
 // Closer is an optional ability of what [Driver.Open] returns: it closes the
 // client that Open made. An Evaler over a client that was handed in has no
 // Closer: who opened a client closes it.

@@ -4,6 +4,7 @@
 -- ARGV[1] lease as it was set, token:nonce
 -- ARGV[2] candidate
 -- ARGV[3] TTL in milliseconds, a whole number of at least 1
+-- ARGV[4] shard channel to tell that the lease has ended, '' for none
 --
 -- {1, ttl}   accepted: cached, the stale copy deleted, the lease freed
 -- {2, pttl}  present: the lease is not this acquisition's any more, but what is
@@ -19,6 +20,9 @@ if redis.call('GET', KEYS[2]) == ARGV[1] then
   -- reply must not leave half of it done.
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   redis.pcall('DEL', KEYS[2], KEYS[3])
+  if ARGV[4] ~= '' then
+    redis.pcall('SPUBLISH', ARGV[4], 'fill')
+  end
   return {1, ttl}
 end
 

@@ -4,6 +4,7 @@
 -- KEYS[1] value   KEYS[2] lease   KEYS[3] stale copy
 -- ARGV[1] stale window in milliseconds, '0' to keep no stale copy
 -- ARGV[2] how a not-found record begins: it is never kept
+-- ARGV[3] shard channel to tell that the lease has ended, '' for none
 --
 -- 1 always. Needs no memory, and takes a value of any type.
 
@@ -25,4 +26,7 @@ if window > 0
   end
 end
 redis.call('DEL', KEYS[2], KEYS[1])
+if ARGV[3] ~= '' then
+  redis.pcall('SPUBLISH', ARGV[3], 'invalidate')
+end
 return 1

@@ -23,11 +23,12 @@ const (
 	kindLease = "l:"
 	kindStale = "s:"
 	kindDrop  = "d:"
+	kindWake  = "w:" // no key, but a shard channel, which is in a slot as well
 )
 
-// Keys are the names of the Redis keys of one key. They share a hash tag, so a
-// cluster keeps them in one slot.
-type Keys struct{ Value, Lease, Stale, Drop string }
+// Keys are the names of the Redis keys of one key, and of its channel. They
+// share a hash tag, so a cluster keeps them in one slot.
+type Keys struct{ Value, Lease, Stale, Drop, Wake string }
 
 // NewKeys returns the names for key under prefix, which must have passed
 // [CheckPrefix] and [CheckKey].
@@ -37,6 +38,7 @@ func NewKeys(prefix, key string) Keys {
 		Lease: prefix + kindLease + "{" + key + "}",
 		Stale: prefix + kindStale + "{" + key + "}",
 		Drop:  prefix + kindDrop + "{" + key + "}",
+		Wake:  prefix + kindWake + "{" + key + "}",
 	}
 }
 

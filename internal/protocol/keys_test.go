@@ -59,12 +59,12 @@ func TestKeysAreNamedByKindBeforeTheHashTag(t *testing.T) {
 		prefix, key string
 		want        Keys
 	}{
-		{"catalog:", "42", Keys{"catalog:v:{42}", "catalog:l:{42}", "catalog:s:{42}", "catalog:d:{42}"}},
-		{"", "42", Keys{"v:{42}", "l:{42}", "s:{42}", "d:{42}"}},
-		{"p", "a}b", Keys{"pv:{a}b}", "pl:{a}b}", "ps:{a}b}", "pd:{a}b}"}},
-		{"p", "{", Keys{"pv:{{}", "pl:{{}", "ps:{{}", "pd:{{}"}},
-		{"p", "{x}", Keys{"pv:{{x}}", "pl:{{x}}", "ps:{{x}}", "pd:{{x}}"}},
-		{"p", "\x00\r\n\xff", Keys{"pv:{\x00\r\n\xff}", "pl:{\x00\r\n\xff}", "ps:{\x00\r\n\xff}", "pd:{\x00\r\n\xff}"}},
+		{"catalog:", "42", Keys{"catalog:v:{42}", "catalog:l:{42}", "catalog:s:{42}", "catalog:d:{42}", "catalog:w:{42}"}},
+		{"", "42", Keys{"v:{42}", "l:{42}", "s:{42}", "d:{42}", "w:{42}"}},
+		{"p", "a}b", Keys{"pv:{a}b}", "pl:{a}b}", "ps:{a}b}", "pd:{a}b}", "pw:{a}b}"}},
+		{"p", "{", Keys{"pv:{{}", "pl:{{}", "ps:{{}", "pd:{{}", "pw:{{}"}},
+		{"p", "{x}", Keys{"pv:{{x}}", "pl:{{x}}", "ps:{{x}}", "pd:{{x}}", "pw:{{x}}"}},
+		{"p", "\x00\r\n\xff", Keys{"pv:{\x00\r\n\xff}", "pl:{\x00\r\n\xff}", "ps:{\x00\r\n\xff}", "pd:{\x00\r\n\xff}", "pw:{\x00\r\n\xff}"}},
 	} {
 		if diff := cmp.Diff(test.want, NewKeys(test.prefix, test.key)); diff != "" {
 			t.Errorf("NewKeys(%q, %q) (-want +got):\n%s", test.prefix, test.key, diff)
@@ -138,7 +138,7 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		k := NewKeys(prefix, key)
-		names := []string{k.Value, k.Lease, k.Stale, k.Drop}
+		names := []string{k.Value, k.Lease, k.Stale, k.Drop, k.Wake}
 		seen := map[string]bool{}
 		tag, _, _ := strings.Cut(key, "}")
 		for _, name := range names {
@@ -157,7 +157,7 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		o := NewKeys(prefix, other)
-		for _, name := range []string{o.Value, o.Lease, o.Stale, o.Drop} {
+		for _, name := range []string{o.Value, o.Lease, o.Stale, o.Drop, o.Wake} {
 			if seen[name] {
 				t.Errorf("%q is a name of both %q and %q", name, key, other)
 			}

@@ -152,7 +152,7 @@ func ParseRead(r driver.Reply, t Token) (ReadReply, error) {
 
 // FillCall returns the call that caches stored for ttl while l is held.
 func FillCall(k Keys, l Lease, stored string, ttl time.Duration) Call {
-	return Call{Fill, []string{k.Value, k.Lease, k.Stale}, []string{string(l), stored, millis(ttl)}}
+	return Call{Fill, []string{k.Value, k.Lease, k.Stale}, []string{string(l), stored, millis(ttl), k.Wake}}
 }
 
 // Outcome is what a fill did.
@@ -184,17 +184,19 @@ func ParseFill(r driver.Reply) (Outcome, time.Duration, error) {
 
 // ReleaseCall returns the call that frees l if it is still held.
 func ReleaseCall(k Keys, l Lease) Call {
-	return Call{Release, []string{k.Lease}, []string{string(l)}}
+	return Call{Release, []string{k.Lease}, []string{string(l), k.Wake}}
 }
 
 // InvalidateCall returns the call that deletes value and lease, and keeps the
 // value as the stale copy for window, if that is positive.
 func InvalidateCall(k Keys, window time.Duration) Call {
-	return Call{Invalidate, []string{k.Value, k.Lease, k.Stale}, []string{millis(window), RecordNotFound}}
+	return Call{Invalidate, []string{k.Value, k.Lease, k.Stale}, []string{millis(window), RecordNotFound, k.Wake}}
 }
 
-// DeleteCall returns the call that deletes one Redis key.
-func DeleteCall(key string) Call { return Call{Delete, []string{key}, nil} }
+// DeleteCalls return the calls that delete the lease, and then the value.
+func DeleteCalls(k Keys) [2]Call {
+	return [2]Call{{Delete, []string{k.Lease}, []string{k.Wake}}, {Delete, []string{k.Value}, []string{""}}}
+}
 
 // ParseOne checks the reply of a script that answers 1 when it did its work.
 func ParseOne(s *driver.Script, r driver.Reply) error {

@@ -125,10 +125,10 @@ func TestScriptsCallOnlyWhatEveryServerHas(t *testing.T) {
 func TestScriptsSendOnlyTheCommandsThatTheDocumentGrants(t *testing.T) {
 	granted := map[string][]string{
 		"read":       {"GET", "PTTL", "SET", "TIME"},
-		"fill":       {"DEL", "GET", "PTTL", "SET"},
-		"release":    {"DEL", "GET"},
-		"invalidate": {"DEL", "GETRANGE", "PEXPIRE", "PTTL", "RENAME", "TYPE"},
-		"delete":     {"DEL"},
+		"fill":       {"DEL", "GET", "PTTL", "SET", "SPUBLISH"},
+		"release":    {"DEL", "GET", "SPUBLISH"},
+		"invalidate": {"DEL", "GETRANGE", "PEXPIRE", "PTTL", "RENAME", "SPUBLISH", "TYPE"},
+		"delete":     {"DEL", "SPUBLISH"},
 		"drop":       {"DEL", "GET", "SET"},
 	}
 	doc, err := os.ReadFile("../../docs/protocol.md")

@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/protocol"
+)
+
+func lacksWake(l Lacks) string { return l.Wake }
+
+// canWake reports whether the driver, over this client, can subscribe.
+func canWake(d driver.Evaler) bool {
+	s, ok := d.(driver.Subscriber)
+	if !ok {
+		return false
+	}
+	sub, err := s.Subscribe(func(string) {})
+	if err != nil {
+		return !errors.Is(err, errors.ErrUnsupported)
+	}
+	sub.Close()
+	return true
+}
+
+// ear counts what a subscription has heard.
+type ear struct {
+	mu    sync.Mutex
+	heard map[string]int
+}
+
+func (h *ear) notify(channel string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard[channel]++
+}
+
+func (h *ear) count(channel string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heard[channel]
+}
+
+// subscribe returns a subscription of d.
+func (e *env) subscribe(d driver.Evaler) (driver.Subscription, *ear) {
+	e.Helper()
+	h := &ear{heard: map[string]int{}}
+	sub, err := d.(driver.Subscriber).Subscribe(h.notify)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() { sub.Close() })
+	return sub, h
+}
+
+func (e *env) mustAdd(sub driver.Subscription, channel string) {
+	e.Helper()
+	if err := sub.Add(e.ctx, channel); err != nil {
+		e.Fatalf("Add: %v", err)
+	}
+}
+
+func (e *env) channel(key string) string { return e.prefix + "w:{" + key + "}" }
+
+// publish sends a message and returns how many have subscribed to the channel.
+func (e *env) publish(channel string) int64 {
+	e.Helper()
+	v := e.do("SPUBLISH", channel, "x")
+	if err := v.Err(); err != nil {
+		e.Fatalf("SPUBLISH: %v", err)
+	}
+	return v.Int
+}
+
+// watcher is a cache whose waiting reads do not poll within patience, on a store
+// that ends with the case.
+func (e *env) watcher(d driver.Evaler) *leasecache.Cache[string] {
+	e.Helper()
+	return e.cacheOn(e.store(d, patience), leasecache.Options{PollInterval: 10 * patience, WaitBound: 10 * patience})
+}
+
+// subscribed waits until somebody waits for key by a subscription, and has looked
+// since.
+func (e *env) subscribed(key string) {
+	e.Helper()
+	e.eventually("the server has the subscription", func() bool {
+		return e.do("PUBSUB", "SHARDNUMSUB", e.channel(key)).List[1].Int > 0
+	})
+}
+
+var wakeCases = []testCase{
+	{
+		name: "SubscriptionHearsItsChannels", lacks: lacksWake,
+		rule: "A subscription must call notify for every message on a channel from when Add has returned until Remove, and for no other channel.",
+		run: func(e *env) {
+			sub, h := e.subscribe(e.driver())
+			one, two := e.channel("one"), e.channel("a\x00{b}\xff")
+			e.mustAdd(sub, one)
+			if n := e.publish(one); n != 1 {
+				e.Fatalf("%d clients have the channel when Add has returned", n)
+			}
+			e.eventually("the message comes", func() bool { return h.count(one) == 1 })
+			e.mustAdd(sub, two)
+			if e.publish(two) != 1 || e.publish(one) != 1 {
+				e.Fatal("one of two channels has no subscriber")
+			}
+			e.eventually("both messages come", func() bool { return h.count(one) == 2 && h.count(two) == 1 })
+			sub.Remove(one)
+			e.eventually("the server knows that it was removed", func() bool { return e.publish(one) == 0 })
+			if e.publish(two) != 1 {
+				e.Error("the other channel is gone as well")
+			}
+			e.eventually("the other's message comes", func() bool { return h.count(two) == 2 })
+			e.mustAdd(sub, one)
+			before := h.count(one)
+			e.publish(one)
+			e.eventually("a channel that was added again has messages", func() bool { return h.count(one) > before })
+		},
+	},
+	{
+		name: "SubscriptionsShareAConnection", lacks: lacksWake,
+		rule: "The channels of a subscription must share one connection to each primary, which Close ends. After Close, Add must fail.",
+		run: func(e *env) {
+			sub, _ := e.subscribe(e.driver())
+			const channels = 50
+			for i := range channels {
+				// All in one slot, and so on one primary.
+				e.mustAdd(sub, fmt.Sprintf("%sw:{k}%d", e.prefix, i))
+			}
+			if list := e.do("CLIENT", "LIST").Str; !strings.Contains(list, fmt.Sprintf(" ssub=%d ", channels)) {
+				e.Errorf("no client has %d channels:\n%s", channels, list)
+			}
+			if err := sub.Close(); err != nil {
+				e.Errorf("Close: %v", err)
+			}
+			e.eventually("the connection is closed", func() bool { return e.publish(e.prefix+"w:{k}1") == 0 })
+			if err := sub.Add(e.ctx, e.channel("k")); err == nil {
+				e.Error("Add after Close returned nil")
+			}
+		},
+	},
+	{
+		name: "SubscriptionReconnects", lacks: lacksWake,
+		rule: "When its connection is cut, a subscription must connect again, subscribe again, and call notify for each channel, because messages may have been missed.",
+		run: func(e *env) {
+			p := e.proxy()
+			sub, h := e.subscribe(e.driverOn(p))
+			one, two := e.channel("k"), e.prefix+"w:{k}2"
+			e.mustAdd(sub, one)
+			e.mustAdd(sub, two)
+			p.CutAll()
+			e.eventually("both channels are reported", func() bool { return h.count(one) > 0 && h.count(two) > 0 })
+			before := h.count(one)
+			if n := e.publish(one); n != 1 {
+				e.Fatalf("%d clients have the channel after the reconnect", n)
+			}
+			e.eventually("the message comes", func() bool { return h.count(one) > before })
+		},
+	},
+	{
+		name: "AddEndsByItsDeadline", lacks: lacksWake,
+		rule: "Add must return an error by its context's deadline when the server does not answer.",
+		run: func(e *env) {
+			p := e.proxy()
+			sub, _ := e.subscribe(e.driverOn(p))
+			p.On(MatchCommand("SSUBSCRIBE"), -1, Hang)
+			start := time.Now()
+			if err := sub.Add(e.deadline(200*time.Millisecond), e.channel("k")); err == nil {
+				e.Error("Add returned nil, though the server did not answer")
+			}
+			if took := time.Since(start); took > patience/2 {
+				e.Errorf("Add took %v, with a deadline of 200ms", took)
+			}
+		},
+	},
+	{
+		name: "WaitersAreWoken", lacks: lacksWake,
+		rule: "A read that waits for another process must be woken when that one's lease ends by a fill, a release or an invalidation.",
+		run: func(e *env) {
+			for _, end := range []string{"fill", "release", "invalidate", "delete"} {
+				c, other := e.watcher(e.driver()), e.cache(cacheOptions)
+				g := newGate()
+				held := e.goRead(other, end, g.loaderOf(func(context.Context) (string, error) {
+					if end == "release" {
+						return "", errors.New("no value today")
+					}
+					return "theirs", nil
+				}))
+				await(e, "the load begins", g.began)
+				r := e.goRead(c, end, loaderOf("mine", nil))
+				e.subscribed(end)
+				e.eventually("it has looked since", func() bool { return c.Stats().Waits == 1 })
+				switch end {
+				case "fill", "release":
+					g.open()
+				case "invalidate":
+					e.mustInvalidate(other, end)
+				case "delete":
+					for _, call := range protocol.DeleteCalls(e.keys(end)) {
+						e.call(e.driver(), call)
+					}
+				}
+				if end == "fill" {
+					r.want(e, "theirs", leasecache.Hit, "")
+				} else {
+					r.want(e, "mine", leasecache.Loaded, "")
+				}
+				if end == "invalidate" || end == "delete" {
+					g.open()
+				}
+				await(e, "the other's read ends", held.done)
+			}
+		},
+	},
+}

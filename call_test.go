@@ -229,7 +229,7 @@ func TestAnErrorSaysWhyThereWasNoTimeForTheLastAttempt(t *testing.T) {
 						t.Errorf("%s: %v; want that its time was over, and %q", what, err, test.want)
 					}
 				}
-				_, err := c.store.call(t.Context(), "key", protocol.DeleteCall("v:{key}"))
+				_, err := c.store.call(t.Context(), "key", protocol.DeleteCalls(protocol.NewKeys("", "k"))[1])
 				check("a step", err)
 			})
 		})

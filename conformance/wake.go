@@ -78,6 +78,16 @@ func (e *env) publish(channel string) int64 {
 	return v.Int
 }
 
+// clients lists the connections of all primaries.
+func (e *env) clients() string {
+	e.Helper()
+	var list strings.Builder
+	for _, v := range e.doAll("CLIENT", "LIST") {
+		list.WriteString(v.Str)
+	}
+	return list.String()
+}
+
 // watcher is a cache whose waiting reads do not poll within patience, on a store
 // that ends with the case.
 func (e *env) watcher(d driver.Evaler) *leasecache.Cache[string] {
@@ -133,7 +143,7 @@ var wakeCases = []testCase{
 				// All in one slot, and so on one primary.
 				e.mustAdd(sub, fmt.Sprintf("%sw:{k}%d", e.prefix, i))
 			}
-			if list := e.do("CLIENT", "LIST").Str; !strings.Contains(list, fmt.Sprintf(" ssub=%d ", channels)) {
+			if list := e.clients(); !strings.Contains(list, fmt.Sprintf(" ssub=%d ", channels)) {
 				e.Errorf("no client has %d channels:\n%s", channels, list)
 			}
 			if err := sub.Close(); err != nil {

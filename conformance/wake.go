@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -161,16 +162,24 @@ var wakeCases = []testCase{
 		run: func(e *env) {
 			p := e.proxy()
 			sub, h := e.subscribe(e.driverOn(p))
-			one, two := e.channel("k"), e.prefix+"w:{k}2"
-			e.mustAdd(sub, one)
-			e.mustAdd(sub, two)
-			p.CutAll()
-			e.eventually("both channels are reported", func() bool { return h.count(one) > 0 && h.count(two) > 0 })
-			before := h.count(one)
-			if n := e.publish(one); n != 1 {
-				e.Fatalf("%d clients have the channel after the reconnect", n)
+			channels := []string{e.channel("k"), e.prefix + "w:{k}2"}
+			for i := range 10 { // in a cluster, on all of its primaries
+				channels = append(channels, e.channel(fmt.Sprint(i)))
 			}
-			e.eventually("the message comes", func() bool { return h.count(one) > before })
+			for _, channel := range channels {
+				e.mustAdd(sub, channel)
+			}
+			p.CutAll()
+			e.eventually("all channels are reported", func() bool {
+				return !slices.ContainsFunc(channels, func(channel string) bool { return h.count(channel) == 0 })
+			})
+			for _, channel := range channels {
+				before := h.count(channel)
+				if n := e.publish(channel); n != 1 {
+					e.Fatalf("%d clients have the channel %q after the reconnect", n, channel)
+				}
+				e.eventually("the message comes", func() bool { return h.count(channel) > before })
+			}
 		},
 	},
 	{

@@ -19,19 +19,23 @@ const (
 	// feedPing is for how long a connection may be silent before it is asked
 	// whether it still works, and how long it has for an answer.
 	feedPing = 3 * time.Second
-	// feedRetry is the pause before a broken connection is replaced.
+	// feedRetry is the pause before a channel that was lost is subscribed to
+	// again. It doubles with each attempt, up to feedPing.
 	feedRetry = 100 * time.Millisecond
 )
+
+var errLost = errors.New("goredis: the connection for messages was lost")
 
 // Subscribe implements [driver.Subscriber]. Clients of other types than go-redis's
 // own have no connections for messages.
 func (e evaler) Subscribe(notify func(channel string)) (driver.Subscription, error) {
+	reload := func(context.Context) {}
 	var route func(ctx context.Context, channel string) (*redis.Client, error)
 	switch c := e.client.(type) {
 	case *redis.Client:
 		route = func(context.Context, string) (*redis.Client, error) { return c, nil }
 	case *redis.ClusterClient:
-		route = c.MasterForKey
+		route, reload = c.MasterForKey, c.ReloadState
 	case *redis.Ring:
 		route = func(_ context.Context, channel string) (*redis.Client, error) { return c.GetShardClientForKey(channel) }
 	default:
@@ -39,7 +43,7 @@ func (e evaler) Subscribe(notify func(channel string)) (driver.Subscription, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &subscription{
-		notify: notify, route: route, ctx: ctx, cancel: cancel,
+		notify: notify, route: route, reload: reload, ctx: ctx, cancel: cancel,
 		feeds: map[*redis.Client]*feed{}, on: map[string]*feed{},
 	}, nil
 }
@@ -48,29 +52,31 @@ func (e evaler) Subscribe(notify func(channel string)) (driver.Subscription, err
 type subscription struct {
 	notify func(channel string)
 	route  func(ctx context.Context, channel string) (*redis.Client, error)
-	ctx    context.Context // ends with Close
+	reload func(ctx context.Context) // has route learn anew, in the background
+	ctx    context.Context           // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
 	feeds map[*redis.Client]*feed
-	on    map[string]*feed // by channel
+	on    map[string]*feed // by channel; nil for one that was lost
 }
 
-// feed is a connection for messages.
+// feed is a connection for messages. It ends when that breaks: go-redis would
+// connect and subscribe again by itself, but to the same server, and with all
+// channels in one command, which a cluster refuses when their slots differ.
 type feed struct {
 	s      *subscription
 	client *redis.Client
+	pubsub *redis.PubSub
 
 	sending   sync.Mutex // so that replies come in the order of pending
 	receiving bool       // guarded by it
 
-	// Guarded by the subscription's mutex.
-	pubsub  *redis.PubSub
-	pending []pending
+	pending []pending // guarded by the subscription's mutex
 }
 
-// pending is an Add that waits for the server.
+// pending is an attempt to subscribe that waits for the server.
 type pending struct {
 	channel string
 	done    chan error // has room for it
@@ -80,17 +86,21 @@ type pending struct {
 // heeds no context while it connects.
 func (s *subscription) Add(ctx context.Context, channel string) error {
 	done := make(chan error, 1)
-	if !s.start(func() { s.add(ctx, pending{channel, done}) }) {
+	if !s.start(func() { done <- s.add(ctx, channel) }) {
 		return redis.ErrClosed
 	}
+	var err error
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	case <-s.ctx.Done():
 		return redis.ErrClosed
 	}
+	if err != nil {
+		s.Remove(channel) // its outcome may be unknown
+	}
+	return err
 }
 
 // start runs what Close waits for. It is false after Close.
@@ -104,26 +114,50 @@ func (s *subscription) start(what func()) bool {
 	return true
 }
 
-func (s *subscription) add(ctx context.Context, p pending) {
-	client, err := s.route(ctx, p.channel)
+// add subscribes to a channel, also when its slot has moved a moment ago.
+func (s *subscription) add(ctx context.Context, channel string) error {
+	for {
+		_, err := s.attempt(ctx, channel, false)
+		if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "MOVED" {
+			return err
+		}
+		s.reload(ctx)
+		if !s.pause(ctx, feedRetry) {
+			return err
+		}
+	}
+}
+
+// attempt asks the server for a channel once, and waits for its answer. When it
+// is again, the channel must not have been removed meanwhile. f is the feed that
+// the channel is on now, or nil.
+func (s *subscription) attempt(ctx context.Context, channel string, again bool) (f *feed, err error) {
+	client, err := s.route(ctx, channel)
 	if err != nil {
-		p.done <- err
-		return
+		return nil, err
 	}
 	s.mu.Lock()
-	if s.ctx.Err() != nil {
+	if on, added := s.on[channel]; ctx.Err() != nil || s.ctx.Err() != nil || again && (!added || on != nil) {
 		s.mu.Unlock()
-		p.done <- redis.ErrClosed
-		return
+		return nil, redis.ErrClosed
 	}
-	f := s.feeds[client]
-	if f == nil {
+	if f = s.feeds[client]; f == nil {
 		f = &feed{s: s, client: client, pubsub: client.SSubscribe(s.ctx)}
 		s.feeds[client] = f
 	}
-	s.on[p.channel] = f
+	s.on[channel] = f
 	s.mu.Unlock()
-	f.subscribe(ctx, p)
+
+	p := pending{channel, make(chan error, 1)}
+	if err := f.subscribe(ctx, p); err != nil {
+		return f, err
+	}
+	select {
+	case err := <-p.done:
+		return f, err
+	case <-ctx.Done():
+		return f, ctx.Err()
+	}
 }
 
 // Remove implements [driver.Subscription].
@@ -144,67 +178,150 @@ func (s *subscription) Close() error {
 	feeds := slices.Collect(maps.Values(s.feeds))
 	s.mu.Unlock()
 	for _, f := range feeds {
-		f.close()
+		_ = f.pubsub.Close() // its error says that it is closed already
 	}
 	s.wg.Wait()
 	return nil
 }
 
-// close ends the connection, and by that the receiving.
-func (f *feed) close() {
-	f.s.mu.Lock()
-	pubsub := f.pubsub
-	f.s.mu.Unlock()
-	_ = pubsub.Close() // its error says that it is closed already
+// restore subscribes again to channels that were lost, until it has, or they are
+// removed or added by another.
+func (s *subscription) restore(channels []string) {
+	for pause := feedRetry; len(channels) > 0; pause = min(2*pause, feedPing) {
+		s.reload(s.ctx)
+		if !s.pause(s.ctx, pause) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, feedPing)
+		var wg sync.WaitGroup
+		still := make([]bool, len(channels))
+		for i, channel := range channels {
+			wg.Go(func() {
+				f, err := s.attempt(ctx, channel, true)
+				if err == nil {
+					s.notify(channel) // some may have been missed
+					return
+				}
+				still[i] = s.lose(channel, f)
+			})
+		}
+		wg.Wait()
+		cancel()
+		var left []string
+		for i, channel := range channels {
+			if still[i] {
+				left = append(left, channel)
+			}
+		}
+		channels = left
+	}
+}
+
+// lose takes a channel off the feed on which it could not be had, and reports
+// whether it is still to be restored by the caller.
+func (s *subscription) lose(channel string, f *feed) bool {
+	s.mu.Lock()
+	on, added := s.on[channel]
+	lost := added && on == f
+	if lost {
+		s.on[channel] = nil
+	}
+	s.mu.Unlock()
+	if lost && f != nil {
+		f.closeIfIdle()
+	}
+	return lost
+}
+
+// pause waits. It is false when the context, or the subscription, ends first.
+func (s *subscription) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	return false
 }
 
 // subscribe asks the server for the channel of p. What it answers, receive hands
 // on.
-func (f *feed) subscribe(ctx context.Context, p pending) {
+func (f *feed) subscribe(ctx context.Context, p pending) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err // of those who waited until a server did not accept
+	}
 	f.s.mu.Lock()
-	pubsub := f.pubsub
+	if f.s.feeds[f.client] != f {
+		f.s.mu.Unlock()
+		return errLost
+	}
 	f.pending = append(f.pending, p)
 	f.s.mu.Unlock()
-	if err := pubsub.SSubscribe(ctx, p.channel); err != nil {
+	if err := f.pubsub.SSubscribe(ctx, p.channel); err != nil {
 		f.answer(p.channel, err)
-		return
+		if !f.receiving {
+			f.giveUp()
+		}
+		return err
 	}
 	if !f.receiving {
 		// Not before: to receive connects as well, on a context that does not end.
 		f.receiving = f.s.start(f.receive)
 	}
+	return nil
 }
 
-// unsubscribe ends the messages of a channel, unless it was added again. A feed
-// without channels ends.
-func (f *feed) unsubscribe(channel string) {
-	f.sending.Lock()
-	defer f.sending.Unlock()
+// giveUp ends a feed that has not got a connection. Those who tried to subscribe
+// by it know.
+func (f *feed) giveUp() {
 	f.s.mu.Lock()
-	_, again := f.s.on[channel]
-	idle := true
-	for _, other := range f.s.on {
-		idle = idle && other != f
-	}
-	pubsub := f.pubsub
-	if idle && f.s.feeds[f.client] == f {
+	if f.s.feeds[f.client] == f {
 		delete(f.s.feeds, f.client)
 	}
 	f.s.mu.Unlock()
-	switch {
-	case idle:
-		_ = pubsub.Close()
-	case !again:
+	_ = f.pubsub.Close()
+}
+
+// unsubscribe ends the messages of a channel, unless it was added again.
+func (f *feed) unsubscribe(channel string) {
+	if f.closeIfIdle() {
+		return
+	}
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	f.s.mu.Lock()
+	on := f.s.on[channel]
+	f.s.mu.Unlock()
+	if on != f {
 		ctx, cancel := context.WithTimeout(f.s.ctx, feedPing)
 		defer cancel()
-		_ = pubsub.SUnsubscribe(ctx, channel) // it reconnects without it
+		_ = f.pubsub.SUnsubscribe(ctx, channel) // who breaks it hears of it by receive
 	}
 }
 
-// answer tells the first Add that waits for the channel, or for any if it is "",
-// and reports whether one did.
+// closeIfIdle ends a feed without channels, and reports whether it has.
+func (f *feed) closeIfIdle() bool {
+	f.s.mu.Lock()
+	idle := f.s.feeds[f.client] == f
+	for _, on := range f.s.on {
+		idle = idle && on != f
+	}
+	if idle {
+		delete(f.s.feeds, f.client)
+	}
+	f.s.mu.Unlock()
+	if idle {
+		_ = f.pubsub.Close()
+	}
+	return idle
+}
+
+// answer tells the first attempt that waits for the channel, or for any if it is
+// "", and reports whether one did.
 func (f *feed) answer(channel string, err error) bool {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
@@ -217,37 +334,25 @@ func (f *feed) answer(channel string, err error) bool {
 	return true
 }
 
-// receive is the goroutine of a feed. It ends when the feed is closed.
+// receive is the goroutine of a feed. It ends with it.
 func (f *feed) receive() {
 	asked := false // whether the connection still works
 	for {
-		f.s.mu.Lock()
-		pubsub := f.pubsub
-		f.s.mu.Unlock()
-		m, err := pubsub.ReceiveTimeout(f.s.ctx, feedPing)
-		if err == nil {
-			asked = false
-			f.handle(m)
-			continue
-		}
+		m, err := f.pubsub.ReceiveTimeout(f.s.ctx, feedPing)
 		timeout, isNet := errors.AsType[net.Error](err)
 		_, isReply := errors.AsType[redis.Error](err)
 		switch {
-		case f.s.ctx.Err() != nil || errors.Is(err, redis.ErrClosed):
-			return
+		case err == nil:
+			asked = false
+			f.handle(m)
 		case isReply:
 			f.answer("", driver.ParseServerError(err.Error(), err)) // in the order that they were asked
 		case isNet && timeout.Timeout() && !asked:
 			asked = true
-			_ = pubsub.Ping(f.s.ctx)
-		case isNet && timeout.Timeout():
-			if !f.replace(pubsub) {
-				return
-			}
-			asked = false
+			_ = f.pubsub.Ping(f.s.ctx)
 		default:
-			// It reconnects at the next call, and subscribes again.
-			f.pause()
+			f.lost()
+			return
 		}
 	}
 }
@@ -260,64 +365,37 @@ func (f *feed) handle(m any) {
 	case *redis.Subscription:
 		switch m.Kind {
 		case "ssubscribe":
-			if !f.answer(m.Channel, nil) {
-				f.s.notify(m.Channel) // after a reconnect: some may have been missed
-			}
+			f.answer(m.Channel, nil)
 		case "sunsubscribe":
-			f.moved(m.Channel)
+			// Unless somebody has removed it, its slot has another primary now.
+			if f.s.lose(m.Channel, f) {
+				f.s.start(func() { f.s.restore([]string{m.Channel}) })
+			}
 		}
 	}
 }
 
-// moved deals with the end of a channel that nobody has removed: its slot has
-// another primary now.
-func (f *feed) moved(channel string) {
+// lost ends a feed whose connection broke, or hangs, and has its channels
+// restored. It does nothing to one that has ended already.
+func (f *feed) lost() {
 	f.s.mu.Lock()
-	defer f.s.mu.Unlock()
-	if f.s.on[channel] != f || f.s.ctx.Err() != nil {
+	if f.s.feeds[f.client] != f || f.s.ctx.Err() != nil {
+		f.s.mu.Unlock()
 		return
 	}
-	delete(f.s.on, channel)
-	f.s.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(f.s.ctx, feedPing)
-		defer cancel()
-		_ = f.s.Add(ctx, channel) // without it, who waits looks by himself
-		f.s.notify(channel)
-	})
-}
-
-// replace gives the feed a new connection, because the old one hangs, and
-// reports whether the feed is still of use.
-func (f *feed) replace(old *redis.PubSub) bool {
-	f.sending.Lock()
-	defer f.sending.Unlock()
-	_ = old.Close()
-	f.s.mu.Lock()
-	if f.s.ctx.Err() != nil || f.s.feeds[f.client] != f {
-		f.s.mu.Unlock()
-		return false
-	}
-	f.pubsub = f.client.SSubscribe(f.s.ctx)
-	pubsub := f.pubsub
+	delete(f.s.feeds, f.client)
 	var channels []string
 	for channel, on := range f.s.on {
 		if on == f {
+			f.s.on[channel] = nil
 			channels = append(channels, channel)
 		}
 	}
-	f.s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(f.s.ctx, feedPing)
-	defer cancel()
-	_ = pubsub.SSubscribe(ctx, channels...) // they are noted, and sent when it connects
-	return true
-}
-
-// pause waits before the next attempt.
-func (f *feed) pause() {
-	t := time.NewTimer(feedRetry)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-f.s.ctx.Done():
+	for _, p := range f.pending {
+		p.done <- errLost
 	}
+	f.pending = nil
+	f.s.wg.Go(func() { f.s.restore(channels) })
+	f.s.mu.Unlock()
+	_ = f.pubsub.Close()
 }

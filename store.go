@@ -110,7 +110,8 @@ func NewStore(e driver.Evaler, opts StoreOptions) (*Store, error) {
 	s.getter, _ = s.evaler.(driver.Getter)
 	s.wakeups.timeout = opts.CallTimeout
 	if s.silent = opts.NoWakeUps; !s.silent {
-		s.wakeups.subscriber, _ = s.evaler.(driver.Subscriber)
+		// Of e itself: what bounds its calls hides other abilities.
+		s.wakeups.subscriber, _ = e.(driver.Subscriber)
 	}
 	return s, nil
 }

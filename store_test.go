@@ -321,6 +321,30 @@ func TestAStoreOnAStoreIsStillBounded(t *testing.T) {
 	})
 }
 
+type subscribing struct {
+	present
+	driver.Subscriber
+}
+
+type boundedSubscribing struct{ subscribing }
+
+func (b boundedSubscribing) Bound(time.Duration) driver.Evaler { return b }
+
+func TestWakeUpsNeedNoOtherAbility(t *testing.T) {
+	for _, e := range []driver.Evaler{subscribing{}, boundedSubscribing{}} {
+		if s := mustStore(t, e, time.Second); s.wakeups.subscriber == nil {
+			t.Errorf("a Store over a %T does not subscribe", e)
+		}
+		s, err := NewStore(e, StoreOptions{NoWakeUps: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.wakeups.subscriber != nil {
+			t.Errorf("a Store without wake-ups over a %T subscribes", e)
+		}
+	}
+}
+
 type pinging struct {
 	present
 	err error

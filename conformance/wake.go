@@ -105,6 +105,32 @@ func (e *env) subscribed(key string) {
 	})
 }
 
+// lateSubscriber subscribes to nothing until its gate is opened.
+type lateSubscriber struct {
+	driver.Subscriber
+	asked, gate chan struct{}
+}
+
+func (s lateSubscriber) Subscribe(notify func(string)) (driver.Subscription, error) {
+	sub, err := s.Subscriber.Subscribe(notify)
+	return lateSubscription{sub, s}, err
+}
+
+type lateSubscription struct {
+	driver.Subscription
+	s lateSubscriber
+}
+
+func (l lateSubscription) Add(ctx context.Context, channel string) error {
+	close(l.s.asked)
+	select {
+	case <-l.s.gate:
+		return l.Subscription.Add(ctx, channel)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 var wakeCases = []testCase{
 	{
 		name: "SubscriptionHearsItsChannels", lacks: lacksWake,
@@ -235,6 +261,27 @@ var wakeCases = []testCase{
 				}
 				await(e, "the other's read ends", held.done)
 			}
+		},
+	},
+	{
+		name: "WaitersLookOnceTheyAreSubscribed", lacks: lacksWake,
+		rule: "A read that waits must look once more when its subscription is confirmed, because the lease may have ended before.",
+		run: func(e *env) {
+			d := e.driver()
+			s := lateSubscriber{d.(driver.Subscriber), make(chan struct{}), make(chan struct{})}
+			c := e.watcher(struct {
+				driver.Evaler
+				driver.Subscriber
+			}{d, s})
+			g := newGate()
+			held := e.goRead(e.cache(cacheOptions), "k", g.loaderOf(loaderOf("theirs", nil)))
+			await(e, "the load begins", g.began)
+			r := e.goRead(c, "k", loaderOf("mine", nil))
+			await(e, "the one who waits subscribes", s.asked)
+			g.open()
+			await(e, "the other's read ends", held.done)
+			close(s.gate)
+			r.want(e, "theirs", leasecache.Hit, "")
 		},
 	},
 }

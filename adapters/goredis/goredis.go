@@ -27,7 +27,9 @@
 //	*redis.Ring             yes                   with ContextTimeoutEnabled
 //	any other               scripts only          no
 //
-// A ping works with every client.
+// A ping works with every client. Wake-ups work with all but "any other", by a
+// connection beside the pool to each primary, while reads wait and for up to ten
+// seconds after.
 //
 // "From primaries" means that none of ReadOnly, RouteByLatency and RouteRandomly is
 // set: leasecache must not read from a replica, so with one of them, and with

@@ -38,7 +38,11 @@
 //	*redis.Pool  by plain GET        yes
 //	any other    by scripts only     no
 //
-// A ping works with every client.
+// A ping works with every client. Wake-ups do as well, and take one connection
+// of the pool, and one of the places that MaxActive allows, while reads wait and
+// for up to ten seconds after. A *redis.Pool with MaxActive 1 has none to spare:
+// its reads poll. With another Client of one connection, set
+// leasecache.StoreOptions.NoWakeUps.
 //
 // # Behaviour
 //

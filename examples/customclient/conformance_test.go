@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 			Get:   "this client has scripts only, so a hit is a script",
 			Bound: "calls end with their context, and package leasecache bounds that, with a goroutine for each call",
 			Ping:  "this client has scripts only, so a ping is a script",
+			Wake:  "this client has no connections for messages, so reads that wait poll",
 		},
 	})
 }

@@ -5,6 +5,9 @@ package acltest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +17,15 @@ import (
 	"github.com/leasecache/leasecache"
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/protocol"
 )
 
 // leastRights are the commands that docs/protocol.md lists for a user of the
 // cache, and nothing more.
-var leastRights = []string{"+evalsha", "+eval", "+get", "+set", "+del", "+pttl", "+pexpire", "+rename", "+type", "+getrange", "+time"}
+var leastRights = slices.Concat(silentRights, []string{"+spublish", "+ssubscribe", "+sunsubscribe"})
+
+// silentRights are those of a user without wake-ups.
+var silentRights = []string{"+evalsha", "+eval", "+get", "+set", "+del", "+pttl", "+pexpire", "+rename", "+type", "+getrange", "+time"}
 
 // userClient returns a client that logs in as a new user with these rights on
 // the keys of the prefix.
@@ -59,7 +66,8 @@ func Run(t *testing.T, addr string) {
 	admin := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { admin.Close() })
 	t.Run("a user with the documented rights can do everything", func(t *testing.T) {
-		c := newCache(t, goredis.New(userClient(t, admin, "least", "least:", leastRights...)), leasecache.Options{Prefix: "least:", Stale: time.Minute})
+		name := unique("least")
+		c := newCache(t, goredis.New(userClient(t, admin, name, "least:", slices.Concat(leastRights, []string{"&least:w:*"})...)), leasecache.Options{Prefix: "least:", Stale: time.Minute})
 		for i := range 3 {
 			v, err := c.Get(t.Context(), "k", constant("v"))
 			if v != "v" || err != nil {
@@ -74,6 +82,35 @@ func Run(t *testing.T, addr string) {
 			if n := admin.Exists(t.Context(), "least:s:{k}").Val(); n != 1 {
 				t.Errorf("round %d: no stale copy was kept", i)
 			}
+		}
+		if n := refusals(t, admin, name); n != 0 {
+			t.Errorf("the server refused something %d times", n)
+		}
+	})
+
+	t.Run("a user without rights on channels can do everything but wake others", func(t *testing.T) {
+		name, prefix := unique("deaf"), unique("deaf")+":"
+		user := userClient(t, admin, name, prefix, slices.Concat(leastRights, []string{"resetchannels"})...)
+		c := newCache(t, goredis.New(user), leasecache.Options{Prefix: prefix})
+		useScripts(t, admin, c, goredis.New(user), prefix, protocol.NewKeys(prefix, "k"))
+		// One each of fill, release, invalidate and delete.
+		if n := refusals(t, admin, name); n < 4 {
+			t.Errorf("the server refused %d messages; want one for each script", n)
+		}
+	})
+
+	t.Run("without wake-ups nothing is refused to such a user", func(t *testing.T) {
+		name, prefix := unique("silent"), unique("silent")+":"
+		user := userClient(t, admin, name, prefix, silentRights...)
+		store, err := leasecache.NewStore(goredis.New(user), leasecache.StoreOptions{NoWakeUps: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := protocol.NewKeys(prefix, "k")
+		keys.Wake = ""
+		useScripts(t, admin, newCache(t, store, leasecache.Options{Prefix: prefix}), goredis.New(user), prefix, keys)
+		if n := refusals(t, admin, name); n != 0 {
+			t.Errorf("the server refused something %d times", n)
 		}
 	})
 
@@ -145,6 +182,54 @@ func Run(t *testing.T, addr string) {
 			}
 		}
 	})
+}
+
+// useScripts runs every script that ends a lease, by a cache and by itself.
+func useScripts(t *testing.T, admin *redis.Client, c *leasecache.Cache[string], e driver.Evaler, prefix string, keys protocol.Keys) {
+	t.Helper()
+	if r, err := c.Read(t.Context(), "k", constant("v")); err != nil || r.Source != leasecache.Loaded || r.Uncached != "" {
+		t.Errorf("Read = %+v, %v; want a load that is cached", r, err)
+	}
+	if err := c.Invalidate(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Get(t.Context(), "k", func(context.Context) (string, error) { return "", errors.New("no value today") }); err == nil {
+		t.Error("Get of a loader that fails returned nil")
+	}
+	calls := []protocol.Call{
+		protocol.FillCall(keys, "token:1", "v", time.Minute),
+		protocol.ReleaseCall(keys, "token:1"),
+		protocol.InvalidateCall(keys, 0),
+		protocol.DeleteCalls(keys)[0],
+	}
+	for _, call := range calls {
+		admin.Set(t.Context(), prefix+"l:{k}", "token:1", time.Minute)
+		if _, err := e.Eval(t.Context(), call.Script, call.Keys, call.Args); err != nil {
+			t.Errorf("script %s: %v", call.Script.Name(), err)
+		}
+		if n := admin.Exists(t.Context(), prefix+"l:{k}").Val(); n != 0 {
+			t.Errorf("script %s: the lease is left", call.Script.Name())
+		}
+	}
+}
+
+// unique returns a name that no other process uses on the server.
+func unique(name string) string { return fmt.Sprintf("%s%d", name, os.Getpid()) }
+
+// refusals returns how often the server refused something to a user.
+func refusals(t *testing.T, admin *redis.Client, user string) int64 {
+	t.Helper()
+	entries, err := admin.ACLLog(t.Context(), 1000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int64
+	for _, entry := range entries {
+		if entry.Username == user {
+			n += entry.Count
+		}
+	}
+	return n
 }
 
 func errText(err error) string {

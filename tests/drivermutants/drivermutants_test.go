@@ -106,6 +106,7 @@ func conform(t *testing.T, name string) {
 			_, ok := errors.AsType[resp.Error](err)
 			return ok
 		},
+		Lacks: conformance.Lacks{Wake: "the driver has no connections for messages, and no rule of wake-ups is mutated."},
 		Open: func(t testing.TB, addr string) driver.Evaler {
 			c := newClient(addr)
 			c.replica = os.Getenv(replicaEnv)

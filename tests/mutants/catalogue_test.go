@@ -60,12 +60,18 @@ var catalogue = []mutant{
 	{"fill: a value of another type is an error", "G1", fillLua, "if redis.pcall('GET', KEYS[1]) == ARGV[2] then", "if redis.call('GET', KEYS[1]) == ARGV[2] then", "FillThatIsPresent"},
 	{"fill: always present", "G1", fillLua, "if redis.pcall('GET', KEYS[1]) == ARGV[2] then", "if true then", "FillAfterTheLeaseEnded"},
 	{"fill: never present", "G3", fillLua, "if redis.pcall('GET', KEYS[1]) == ARGV[2] then", "if false then", "G3FillThatIsPresentMayBeJoined"},
+	{"fill: nobody is told", "waiting", fillLua, "if ARGV[4] ~= '' then", "if false then", "WaitersAreWoken"},
+	{"fill: the channel of nobody is told", "waiting", fillLua, "if ARGV[4] ~= '' then", "if true then", "TestACL/without_wake-ups"},
+	{"fill: fails where others may not be told", "G7", fillLua, "redis.pcall('SPUBLISH'", "redis.call('SPUBLISH'", "TestACL/a_user_without_rights_on_channels"},
 
 	// release.lua
 	{"release: of nothing", "G8", releaseLua, "if held and string", "if string", "ReleaseFreesItsOwnLeaseOnly"},
 	{"release: of another's lease", "G2", releaseLua, " and string.sub(held, 1, #ARGV[1]) == ARGV[1] then", " then", "ReleaseFreesItsOwnLeaseOnly"},
 	{"release: never", "G8", releaseLua, "if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then", "if false then", "G8LoadsWithoutAFillReleaseTheLease"},
 	{"release: not by the token alone", "G8", releaseLua, "string.sub(held, 1, #ARGV[1]) == ARGV[1]", "held == ARGV[1]", "G8UnknownAcquisitionIsReleased"},
+	{"release: nobody is told", "waiting", releaseLua, "if ARGV[2] ~= '' then", "if false then", "WaitersAreWoken"},
+	{"release: the channel of nobody is told", "waiting", releaseLua, "if ARGV[2] ~= '' then", "if true then", "TestACL/without_wake-ups"},
+	{"release: fails where others may not be told", "G7", releaseLua, "redis.pcall('SPUBLISH'", "redis.call('SPUBLISH'", "TestACL/a_user_without_rights_on_channels"},
 
 	// invalidate.lua
 	{"invalidate: the lease stays", "G1", invalidateLua, "redis.call('DEL', KEYS[2], KEYS[1])", "redis.call('DEL', KEYS[1])", "G1LoadBeforeAnInvalidationIsNotCached"},
@@ -82,9 +88,15 @@ var catalogue = []mutant{
 	{"invalidate: the copy is never made", "G5", invalidateLua, "  if redis.pcall('PEXPIRE', KEYS[1], left) == 1 then", "  if false then", "G5StaleCopyDeadlines"},
 	{"invalidate: fails after its first write", "G7", invalidateLua, "redis.pcall('RENAME', KEYS[1], KEYS[3])", "redis.call('RENAME', KEYS[1], KEYS[3])", "TestACL/a_stale_copy_never_outlives"},
 	{"invalidate: writes before what can be refused", "G7", invalidateLua, "local window = tonumber(ARGV[1])\n", "redis.call('DEL', KEYS[2])\nlocal window = tonumber(ARGV[1])\n", "TestACL/an_invalidation_that_is_refused"},
+	{"invalidate: nobody is told", "waiting", invalidateLua, "if ARGV[3] ~= '' then", "if false then", "WaitersAreWoken"},
+	{"invalidate: the channel of nobody is told", "waiting", invalidateLua, "if ARGV[3] ~= '' then", "if true then", "TestACL/without_wake-ups"},
+	{"invalidate: fails where others may not be told", "G7", invalidateLua, "redis.pcall('SPUBLISH'", "redis.call('SPUBLISH'", "TestACL/a_user_without_rights_on_channels"},
 
 	// delete.lua, drop.lua
 	{"delete: nothing", "G7", deleteLua, "redis.call('DEL', KEYS[1])", "", "DeleteDeletesOneKey"},
+	{"delete: nobody is told", "waiting", deleteLua, "if ARGV[1] ~= '' then", "if false then", "WaitersAreWoken"},
+	{"delete: the channel of nobody is told", "waiting", deleteLua, "if ARGV[1] ~= '' then", "if true then", "TestACL/without_wake-ups"},
+	{"delete: fails where others may not be told", "G7", deleteLua, "redis.pcall('SPUBLISH'", "redis.call('SPUBLISH'", "TestACL/a_user_without_rights_on_channels"},
 	{"drop: without comparing", "G1", dropLua, "if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then", "if false then", "DropComparesAndBacksOff"},
 	{"drop: never", "reading", dropLua, "if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then", "if true then", "DropComparesAndBacksOff"},
 	{"drop: a value of another type is an error", "reading", dropLua, "if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then", "if redis.call('GET', KEYS[1]) ~= ARGV[1] then", "DropComparesAndBacksOff"},
@@ -122,6 +134,11 @@ var catalogue = []mutant{
 	{"loads: LoadTimeout is none", "G9", "load.go", "began.Add(c.opts.LoadTimeout)", "began.Add(time.Hour)", "G2LoaderThatIgnoresItsContext"},
 	{"loads: rereads without end", "G4", "fill.go", "return w.rereads > maxRereads", "return false", "G4RereadIsBounded"},
 	{"loads: never reread", "G4", "fill.go", "return w.rereads > maxRereads", "return true", "G4RejectedLoadIsReread"},
+
+	// The core: how those who wait are woken.
+	{"wake: who is subscribed does not look", "waiting", "wait.go", "if p.sleep > 0 && !f.watch(&p) {", "if p.sleep > 0 && (f.watch(&p) || true) {", "WaitersLookOnceTheyAreSubscribed"},
+	{"wake: nobody is woken", "waiting", "wake.go", "(*wake)() // a nudge, which never blocks", "_ = wake", "WaitersAreWoken"},
+	{"wake: abilities are hidden by the bound", "waiting", "store.go", "s.wakeups.subscriber, _ = e.(driver.Subscriber)", "s.wakeups.subscriber, _ = s.evaler.(driver.Subscriber)", "WaitersLookOnceTheyAreSubscribed"},
 
 	// The core: how leases, calls and reads end.
 	{"end: no release without a fill", "G8", "fill.go", "c.release(f.key, f.keys, lease)\n\t\tf.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "f.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "G8LoadsWithoutAFillReleaseTheLease"},

@@ -39,20 +39,18 @@ func (c *control) close() {
 }
 
 // do runs a command whose first argument, if any, is a key or a shard channel.
-// It follows redirections. Of PUBSUB, the second argument is the channel.
+// It follows redirections.
 func (c *control) do(ctx context.Context, args []string) (resp.Value, error) {
 	if c.h.DialNode == nil || len(args) == 1 {
 		return c.entry.Do(args...)
 	}
-	if args[0] == "PUBSUB" {
-		// It is redirected nowhere: every node answers for itself.
-		if _, err := c.do(ctx, []string{"EXISTS", args[2]}); err != nil {
-			return resp.Value{}, err
-		}
-		return c.home(hashTag(args[2])).Do(args...)
-	}
 	tag := hashTag(args[1])
-	conn := c.home(tag)
+	c.mu.Lock()
+	conn := c.homes[tag]
+	c.mu.Unlock()
+	if conn == nil {
+		conn = c.entry
+	}
 	for range 5 {
 		v, err := conn.Do(args...)
 		re, replied := errors.AsType[resp.Error](err)
@@ -71,16 +69,6 @@ func (c *control) do(ctx context.Context, args []string) (resp.Value, error) {
 		c.mu.Unlock()
 	}
 	return resp.Value{}, errors.New("the nodes of the cluster redirect in circles")
-}
-
-// home is where the keys with a tag were found last.
-func (c *control) home(tag string) *resp.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn := c.homes[tag]; conn != nil {
-		return conn
-	}
-	return c.entry
 }
 
 // doAll runs a command on every primary.

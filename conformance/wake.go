@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasecache/leasecache"
@@ -96,39 +97,57 @@ func (e *env) watcher(d driver.Evaler) *leasecache.Cache[string] {
 	return e.cacheOn(e.store(d, patience), leasecache.Options{PollInterval: 10 * patience, WaitBound: 10 * patience})
 }
 
-// subscribed waits until somebody waits for key by a subscription, and has looked
-// since.
-func (e *env) subscribed(key string) {
-	e.Helper()
-	e.eventually("the server has the subscription", func() bool {
-		return e.do("PUBSUB", "SHARDNUMSUB", e.channel(key)).List[1].Int > 0
-	})
-}
-
-// lateSubscriber subscribes to nothing until its gate is opened.
-type lateSubscriber struct {
+// onlooker is the driver of a single read that waits. It lets it subscribe when
+// its gate is opened, and tells how far it has come.
+type onlooker struct {
+	driver.Evaler
 	driver.Subscriber
-	asked, gate chan struct{}
+	gate   chan struct{}
+	asked  chan struct{} // closed when it wants to subscribe
+	looked chan struct{} // closed when it has looked once it had subscribed
+
+	subscribed atomic.Bool
+	once       sync.Once
 }
 
-func (s lateSubscriber) Subscribe(notify func(string)) (driver.Subscription, error) {
-	sub, err := s.Subscriber.Subscribe(notify)
-	return lateSubscription{sub, s}, err
+func newOnlooker(d driver.Evaler) *onlooker {
+	return &onlooker{
+		Evaler: d, Subscriber: d.(driver.Subscriber),
+		gate: make(chan struct{}), asked: make(chan struct{}), looked: make(chan struct{}),
+	}
 }
 
-type lateSubscription struct {
+// Eval implements [driver.Evaler].
+func (o *onlooker) Eval(ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
+	after := o.subscribed.Load()
+	r, err := o.Evaler.Eval(ctx, s, keys, args)
+	if after {
+		o.once.Do(func() { close(o.looked) })
+	}
+	return r, err
+}
+
+// Subscribe implements [driver.Subscriber].
+func (o *onlooker) Subscribe(notify func(string)) (driver.Subscription, error) {
+	sub, err := o.Subscriber.Subscribe(notify)
+	return onlooking{sub, o}, err
+}
+
+type onlooking struct {
 	driver.Subscription
-	s lateSubscriber
+	o *onlooker
 }
 
-func (l lateSubscription) Add(ctx context.Context, channel string) error {
-	close(l.s.asked)
+func (l onlooking) Add(ctx context.Context, channel string) error {
+	close(l.o.asked)
 	select {
-	case <-l.s.gate:
-		return l.Subscription.Add(ctx, channel)
+	case <-l.o.gate:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	err := l.Subscription.Add(ctx, channel)
+	l.o.subscribed.Store(err == nil)
+	return err
 }
 
 var wakeCases = []testCase{
@@ -229,7 +248,9 @@ var wakeCases = []testCase{
 		rule: "A read that waits for another process must be woken when that one's lease ends by a fill, a release or an invalidation.",
 		run: func(e *env) {
 			for _, end := range []string{"fill", "release", "invalidate", "delete"} {
-				c, other := e.watcher(e.driver()), e.cache(cacheOptions)
+				o := newOnlooker(e.driver())
+				close(o.gate)
+				c, other := e.watcher(o), e.cache(cacheOptions)
 				g := newGate()
 				held := e.goRead(other, end, g.loaderOf(func(context.Context) (string, error) {
 					if end == "release" {
@@ -239,8 +260,7 @@ var wakeCases = []testCase{
 				}))
 				await(e, "the load begins", g.began)
 				r := e.goRead(c, end, loaderOf("mine", nil))
-				e.subscribed(end)
-				e.eventually("it has looked since", func() bool { return c.Stats().Waits == 1 })
+				await(e, "the one who waits has subscribed, and looked since", o.looked)
 				switch end {
 				case "fill", "release":
 					g.open()
@@ -267,20 +287,16 @@ var wakeCases = []testCase{
 		name: "WaitersLookOnceTheyAreSubscribed", lacks: lacksWake,
 		rule: "A read that waits must look once more when its subscription is confirmed, because the lease may have ended before.",
 		run: func(e *env) {
-			d := e.driver()
-			s := lateSubscriber{d.(driver.Subscriber), make(chan struct{}), make(chan struct{})}
-			c := e.watcher(struct {
-				driver.Evaler
-				driver.Subscriber
-			}{d, s})
+			o := newOnlooker(e.driver())
+			c := e.watcher(o)
 			g := newGate()
 			held := e.goRead(e.cache(cacheOptions), "k", g.loaderOf(loaderOf("theirs", nil)))
 			await(e, "the load begins", g.began)
 			r := e.goRead(c, "k", loaderOf("mine", nil))
-			await(e, "the one who waits subscribes", s.asked)
+			await(e, "the one who waits subscribes", o.asked)
 			g.open()
 			await(e, "the other's read ends", held.done)
-			close(s.gate)
+			close(o.gate)
 			r.want(e, "theirs", leasecache.Hit, "")
 		},
 	},

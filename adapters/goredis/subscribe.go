@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,10 +77,10 @@ type feed struct {
 	pending []pending // guarded by the subscription's mutex
 }
 
-// pending is an attempt to subscribe that waits for the server.
+// pending is a command that the server has not answered.
 type pending struct {
-	channel string
-	done    chan error // has room for it
+	kind, channel string     // as in the answer
+	done          chan error // has room for it; nil if nobody waits
 }
 
 // Add implements [driver.Subscription]. It works in a goroutine, because go-redis
@@ -117,7 +118,7 @@ func (s *subscription) start(what func()) bool {
 // add subscribes to a channel, also when its slot has moved a moment ago.
 func (s *subscription) add(ctx context.Context, channel string) error {
 	for {
-		_, err := s.attempt(ctx, channel, false)
+		err := s.attempt(ctx, channel, nil)
 		if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "MOVED" {
 			return err
 		}
@@ -128,35 +129,39 @@ func (s *subscription) add(ctx context.Context, channel string) error {
 	}
 }
 
-// attempt asks the server for a channel once, and waits for its answer. When it
-// is again, the channel must not have been removed meanwhile. f is the feed that
-// the channel is on now, or nil.
-func (s *subscription) attempt(ctx context.Context, channel string, again bool) (f *feed, err error) {
+// attempt asks the server for a channel once, and waits for its answer. An
+// attempt to restore one notes the feed in again, and needs a channel that was
+// neither removed nor added by another meanwhile.
+func (s *subscription) attempt(ctx context.Context, channel string, again *atomic.Pointer[feed]) error {
 	client, err := s.route(ctx, channel)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.mu.Lock()
-	if on, added := s.on[channel]; ctx.Err() != nil || s.ctx.Err() != nil || again && (!added || on != nil) {
+	if on, added := s.on[channel]; ctx.Err() != nil || s.ctx.Err() != nil || again != nil && (!added || on != nil) {
 		s.mu.Unlock()
-		return nil, redis.ErrClosed
+		return redis.ErrClosed
 	}
-	if f = s.feeds[client]; f == nil {
+	f := s.feeds[client]
+	if f == nil {
 		f = &feed{s: s, client: client, pubsub: client.SSubscribe(s.ctx)}
 		s.feeds[client] = f
 	}
 	s.on[channel] = f
+	if again != nil {
+		again.Store(f)
+	}
 	s.mu.Unlock()
 
-	p := pending{channel, make(chan error, 1)}
-	if err := f.subscribe(ctx, p); err != nil {
-		return f, err
+	done := make(chan error, 1)
+	if err := f.subscribe(ctx, pending{"ssubscribe", channel, done}); err != nil {
+		return err
 	}
 	select {
-	case err := <-p.done:
-		return f, err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return f, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -194,22 +199,15 @@ func (s *subscription) restore(channels []string) {
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, feedPing)
 		var wg sync.WaitGroup
-		still := make([]bool, len(channels))
+		lost := make([]bool, len(channels))
 		for i, channel := range channels {
-			wg.Go(func() {
-				f, err := s.attempt(ctx, channel, true)
-				if err == nil {
-					s.notify(channel) // some may have been missed
-					return
-				}
-				still[i] = s.lose(channel, f)
-			})
+			wg.Go(func() { lost[i] = s.again(ctx, channel) })
 		}
 		wg.Wait()
 		cancel()
 		var left []string
 		for i, channel := range channels {
-			if still[i] {
+			if lost[i] {
 				left = append(left, channel)
 			}
 		}
@@ -217,20 +215,45 @@ func (s *subscription) restore(channels []string) {
 	}
 }
 
-// lose takes a channel off the feed on which it could not be had, and reports
-// whether it is still to be restored by the caller.
-func (s *subscription) lose(channel string, f *feed) bool {
-	s.mu.Lock()
-	on, added := s.on[channel]
-	lost := added && on == f
-	if lost {
-		s.on[channel] = nil
+// again tries to subscribe again to a channel that was lost, and reports whether
+// it still is. It ends with ctx, though go-redis may go on to connect to a node
+// that is gone.
+func (s *subscription) again(ctx context.Context, channel string) bool {
+	var on atomic.Pointer[feed]
+	done := make(chan error, 1)
+	if !s.start(func() { done <- s.attempt(ctx, channel, &on) }) {
+		return false
 	}
-	s.mu.Unlock()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err == nil {
+		s.notify(channel) // some may have been missed
+		return false
+	}
+	f := on.Load()
+	lost := s.lose(channel, f)
 	if lost && f != nil {
-		f.closeIfIdle()
+		s.start(func() { f.unsubscribe(channel) }) // its outcome may be unknown
 	}
 	return lost
+}
+
+// lose takes a channel off the feed by which it cannot be had, or cannot be had
+// any more. It is false when the channel was removed, or is taken care of by
+// another.
+func (s *subscription) lose(channel string, f *feed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	on, added := s.on[channel]
+	if !added || on != f {
+		return false
+	}
+	s.on[channel] = nil
+	return true
 }
 
 // pause waits. It is false when the context, or the subscription, ends first.
@@ -262,7 +285,7 @@ func (f *feed) subscribe(ctx context.Context, p pending) error {
 	f.pending = append(f.pending, p)
 	f.s.mu.Unlock()
 	if err := f.pubsub.SSubscribe(ctx, p.channel); err != nil {
-		f.answer(p.channel, err)
+		f.answer(p.kind, p.channel, err)
 		if !f.receiving {
 			f.giveUp()
 		}
@@ -294,9 +317,12 @@ func (f *feed) unsubscribe(channel string) {
 	f.sending.Lock()
 	defer f.sending.Unlock()
 	f.s.mu.Lock()
-	on := f.s.on[channel]
+	again := f.s.on[channel] == f
+	if !again {
+		f.pending = append(f.pending, pending{kind: "sunsubscribe", channel: channel})
+	}
 	f.s.mu.Unlock()
-	if on != f {
+	if !again {
 		ctx, cancel := context.WithTimeout(f.s.ctx, feedPing)
 		defer cancel()
 		_ = f.pubsub.SUnsubscribe(ctx, channel) // who breaks it hears of it by receive
@@ -320,16 +346,18 @@ func (f *feed) closeIfIdle() bool {
 	return idle
 }
 
-// answer tells the first attempt that waits for the channel, or for any if it is
-// "", and reports whether one did.
-func (f *feed) answer(channel string, err error) bool {
+// answer deals with the answer to the first command of that kind, or to the first
+// of all if kind is "", and reports whether there is one.
+func (f *feed) answer(kind, channel string, err error) bool {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	i := slices.IndexFunc(f.pending, func(p pending) bool { return channel == "" || p.channel == channel })
+	i := slices.IndexFunc(f.pending, func(p pending) bool { return kind == "" || p.kind == kind && p.channel == channel })
 	if i < 0 {
 		return false
 	}
-	f.pending[i].done <- err
+	if done := f.pending[i].done; done != nil {
+		done <- err
+	}
 	f.pending = slices.Delete(f.pending, i, i+1)
 	return true
 }
@@ -346,7 +374,7 @@ func (f *feed) receive() {
 			asked = false
 			f.handle(m)
 		case isReply:
-			f.answer("", driver.ParseServerError(err.Error(), err)) // in the order that they were asked
+			f.answer("", "", driver.ParseServerError(err.Error(), err)) // in the order that they were asked
 		case isNet && timeout.Timeout() && !asked:
 			asked = true
 			_ = f.pubsub.Ping(f.s.ctx)
@@ -363,14 +391,15 @@ func (f *feed) handle(m any) {
 	case *redis.Message:
 		f.s.notify(m.Channel)
 	case *redis.Subscription:
-		switch m.Kind {
-		case "ssubscribe":
-			f.answer(m.Channel, nil)
-		case "sunsubscribe":
-			// Unless somebody has removed it, its slot has another primary now.
-			if f.s.lose(m.Channel, f) {
-				f.s.start(func() { f.s.restore([]string{m.Channel}) })
-			}
+		if f.answer(m.Kind, m.Channel, nil) || m.Kind != "sunsubscribe" {
+			return
+		}
+		// Nobody has asked for that: its slot has another primary now.
+		if f.s.lose(m.Channel, f) {
+			f.s.start(func() {
+				f.closeIfIdle()
+				f.s.restore([]string{m.Channel})
+			})
 		}
 	}
 }
@@ -392,7 +421,9 @@ func (f *feed) lost() {
 		}
 	}
 	for _, p := range f.pending {
-		p.done <- errLost
+		if p.done != nil {
+			p.done <- errLost
+		}
 	}
 	f.pending = nil
 	f.s.wg.Go(func() { f.s.restore(channels) })

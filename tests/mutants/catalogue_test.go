@@ -136,7 +136,7 @@ var catalogue = []mutant{
 	{"loads: never reread", "G4", "fill.go", "return w.rereads > maxRereads", "return true", "G4RejectedLoadIsReread"},
 
 	// The core: how those who wait are woken.
-	{"wake: who is subscribed does not look", "waiting", "wait.go", "if p.sleep > 0 && !f.watch(&p) {", "if p.sleep > 0 && (f.watch(&p) || true) {", "WaitersLookOnceTheyAreSubscribed"},
+	{"wake: who has subscribed waits for a message", "waiting", "wait.go", "if p.sleep > 0 && !f.watch(&p) {", "if p.sleep > 0 && (!f.watch(&p) || func() bool { p.sleep = time.Hour; return true }()) {", "WaitersLookOnceTheyAreSubscribed"},
 	{"wake: nobody is woken", "waiting", "wake.go", "(*wake)() // a nudge, which never blocks", "_ = wake", "WaitersAreWoken"},
 	{"wake: abilities are hidden by the bound", "waiting", "store.go", "s.wakeups.subscriber, _ = e.(driver.Subscriber)", "s.wakeups.subscriber, _ = s.evaler.(driver.Subscriber)", "WaitersLookOnceTheyAreSubscribed"},
 

@@ -20,7 +20,7 @@ const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 3 * time.Second
 	// unsubscribeTimeout is how long the server has for ending a channel.
-	unsubscribeTimeout = time.Second
+	unsubscribeTimeout = 2 * time.Second
 )
 
 // receiver is what a client needs beside to subscribe. Every valkey.Client has

@@ -37,7 +37,10 @@
 //	any other                        scripts only          no
 //
 // A wrapper that has all methods of a valkey.Client, such as those of
-// valkeyhook and valkeyotel, is one. A ping works with every client.
+// valkeyhook and valkeyotel, is one. A ping works with every client. Wake-ups
+// need the method Receive, and a goroutine for each key that is waited for. They
+// go over the connections that the client has anyway; with RESP2 it keeps one
+// more to each primary for them.
 //
 // # Behaviour
 //

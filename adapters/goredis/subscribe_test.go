@@ -1,0 +1,158 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache/driver"
+)
+
+// patience bounds what is expected to happen.
+const patience = 30 * time.Second
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+func push(kind, channel string) string {
+	return fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n", len(kind), kind, len(channel), channel)
+}
+
+// confirm is the reply to SSUBSCRIBE and SUNSUBSCRIBE, and to all else PONG.
+func confirm(args []string) string {
+	if len(args) > 1 {
+		return push(strings.ToLower(args[0]), args[1])
+	}
+	return "+PONG\r\n"
+}
+
+// subscribe returns a subscription over c, and how often it notified.
+func subscribe(t *testing.T, c Client) (driver.Subscription, *atomic.Int64) {
+	t.Helper()
+	var heard atomic.Int64
+	sub, err := New(c).(driver.Subscriber).Subscribe(func(string) { heard.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sub.Close() })
+	return sub, &heard
+}
+
+func mustAdd(t *testing.T, sub driver.Subscription, channel string) {
+	t.Helper()
+	if err := sub.Add(t.Context(), channel); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASubscriptionEndsWhenTheServerHangs(t *testing.T) {
+	for _, name := range []string{"ssubscribe", "sunsubscribe"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, func(args []string) string {
+				if args[0] == name {
+					return hang
+				}
+				return confirm(args)
+			})
+			sub, _ := subscribe(t, s.client(t, redis.Options{}))
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			err := sub.Add(ctx, "a")
+			if ok := name == "sunsubscribe"; ok != (err == nil) {
+				t.Errorf("Add: %v", err)
+			}
+			sub.Remove("a")
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > tooLong {
+				t.Errorf("Add and Close took %v", took)
+			}
+			if err := sub.Add(t.Context(), "c"); err == nil {
+				t.Error("Add after Close returned nil")
+			}
+		})
+	}
+}
+
+func TestAConnectionForMessagesThatHangsIsReplaced(t *testing.T) {
+	t.Parallel()
+	var hangs atomic.Bool
+	s := serve(t, func(args []string) string {
+		if args[0] == "ping" && hangs.CompareAndSwap(true, false) {
+			return hang
+		}
+		return confirm(args)
+	})
+	sub, heard := subscribe(t, s.client(t, redis.Options{}))
+	mustAdd(t, sub, "a")
+	mustAdd(t, sub, "b")
+	hangs.Store(true)
+	eventually(t, "both channels are subscribed to again, and said to have missed some", func() bool { return heard.Load() == 2 })
+}
+
+func TestAChannelThatIsRefusedIsAnErrorOfItsOwn(t *testing.T) {
+	s := serve(t, func(args []string) string {
+		if len(args) > 1 && args[1] == "theirs" || args[0] == "sunsubscribe" {
+			return "-NOPERM No permissions to access a channel\r\n"
+		}
+		return confirm(args)
+	})
+	sub, heard := subscribe(t, s.client(t, redis.Options{}))
+	mustAdd(t, sub, "stays")
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			channel := fmt.Sprint(i)
+			if err := sub.Add(t.Context(), channel); err != nil {
+				t.Error(err)
+			}
+			sub.Remove(channel) // refused as well
+		})
+		wg.Go(func() {
+			se, ok := errors.AsType[*driver.ServerError](sub.Add(t.Context(), "theirs"))
+			if !ok || se.Code != "NOPERM" {
+				t.Errorf("got %v; want the server's NOPERM", se)
+			}
+		})
+	}
+	wg.Wait()
+	if heard.Load() != 0 {
+		t.Error("it notified, though no message came")
+	}
+}
+
+func TestAChannelWhoseSlotMovesIsSubscribedToAgain(t *testing.T) {
+	var moved atomic.Bool
+	s := serve(t, func(args []string) string {
+		if len(args) > 1 && args[1] == "b" && moved.CompareAndSwap(false, true) {
+			return push("sunsubscribe", "a") + confirm(args)
+		}
+		return confirm(args)
+	})
+	sub, heard := subscribe(t, s.client(t, redis.Options{}))
+	mustAdd(t, sub, "a")
+	mustAdd(t, sub, "b")
+	eventually(t, "it may have missed some", func() bool { return heard.Load() == 1 && s.Count("ssubscribe") == 3 })
+	sub.Remove("a")
+	eventually(t, "the server is told of the removal", func() bool { return s.Count("sunsubscribe") == 1 })
+	mustAdd(t, sub, "a")
+	if n := heard.Load(); n != 1 {
+		t.Errorf("it notified %d times; a channel that was removed has not moved", n)
+	}
+}

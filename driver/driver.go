@@ -22,7 +22,8 @@
 //     doubt leave it at "anything else": a wrong [ErrNotSent] breaks promises,
 //     a missing one costs a little time.
 //  7. Add abilities, each an interface of its own in this package, found by
-//     type assertion: [Getter], [Bounder], [Pinger], [Closer], [Validator].
+//     type assertion: [Getter], [Bounder], [Pinger], [Subscriber], [Closer],
+//     [Validator].
 //     A wrapper around an Evaler hides those it does not forward.
 //  8. Optionally [Register] a [Driver], so that the adapter can be opened by
 //     name and DSN and can adopt the client that a service already has.
@@ -123,11 +124,13 @@ type Subscriber interface {
 // that has one of them. It reconnects by itself. It is safe for concurrent use.
 type Subscription interface {
 	// Add returns nil when the server has confirmed that it sends the channel's
-	// messages, and otherwise an error by ctx's deadline.
+	// messages, and otherwise an error by ctx's deadline. Then the channel is not
+	// part of the subscription.
 	Add(ctx context.Context, channel string) error
 	// Remove ends the messages of a channel. It does not wait for the server.
 	Remove(channel string)
-	// Close ends all, and leaves no goroutine and no connection behind.
+	// Close ends all, and leaves no goroutine and no connection behind. When the
+	// server hangs it may take as long as the client needs to give up.
 	Close() error
 }
 

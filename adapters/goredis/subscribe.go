@@ -391,14 +391,23 @@ func (f *feed) handle(m any) {
 	case *redis.Message:
 		f.s.notify(m.Channel)
 	case *redis.Subscription:
-		if f.answer(m.Kind, m.Channel, nil) || m.Kind != "sunsubscribe" {
-			return
+		if !f.answer(m.Kind, m.Channel, nil) {
+			f.unasked(m.Kind, m.Channel)
 		}
-		// Nobody has asked for that: its slot has another primary now.
-		if f.s.lose(m.Channel, f) {
+	}
+}
+
+// unasked deals with what the server says of a channel without a command of ours.
+func (f *feed) unasked(kind, channel string) {
+	switch kind {
+	case "ssubscribe":
+		f.s.notify(channel) // go-redis has replaced the connection for a server that is being moved
+	case "sunsubscribe":
+		// Its slot has another primary now.
+		if f.s.lose(channel, f) {
 			f.s.start(func() {
 				f.closeIfIdle()
-				f.s.restore([]string{m.Channel})
+				f.s.restore([]string{channel})
 			})
 		}
 	}

@@ -29,15 +29,17 @@ var optionalFiles = map[string]string{
 	"get.go":   "Get",
 	"open.go":  "Close", // a client by DSN, which is closed
 	"ping.go":  "Ping",
+
+	"subscribe.go": "Subscribe", // and what it returns
 }
 
 // requiredMethods are methods of the interfaces of package driver that are no
 // ability of an Evaler, or that a constructor needs.
-var requiredMethods = []string{"Eval", "Adopt", "Open", "Validate"}
+var requiredMethods = []string{"Eval", "Adopt", "Open", "Validate", "Add", "Remove"}
 
 func TestTheRequiredPartOfAnAdapterIsSmall(t *testing.T) {
 	abilities := slices.DeleteFunc(driverMethods(t), func(m string) bool { return slices.Contains(requiredMethods, m) })
-	if want := []string{"Bound", "Close", "Get", "Ping"}; !isSubset(want, abilities) {
+	if want := []string{"Bound", "Close", "Get", "Ping", "Subscribe"}; !isSubset(want, abilities) {
 		t.Fatalf("package driver has the abilities %q, want at least %q, or this test shows nothing", abilities, want)
 	}
 	for _, dir := range clientAdapters(t) {
@@ -59,6 +61,9 @@ func TestTheRequiredPartOfAnAdapterIsSmall(t *testing.T) {
 			}
 			for file, methods := range has {
 				for _, m := range methods {
+					if file == "subscribe.go" && m == "Close" {
+						continue // of the subscription
+					}
 					if ability, ok := optionalFiles[file]; !ok || ability != m && file != "open.go" {
 						t.Errorf("%s declares %s: an optional ability has a file of its own", file, m)
 					}

@@ -51,7 +51,8 @@ type Options struct {
 	WaitBound time.Duration
 
 	// PollInterval is the longest time between two looks at the server of a read
-	// that waits for another process. The first come sooner. Default: 50ms.
+	// that waits for another process. The first come sooner. While the server
+	// wakes it (see [driver.Subscriber]) it is 20 times as long. Default: 50ms.
 	PollInterval time.Duration
 
 	// MaxLoads limits how many loads of this cache run at a time in this

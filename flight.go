@@ -42,6 +42,7 @@ type shard[V any] struct {
 	mu      sync.Mutex
 	order   uint64 // the last number given
 	entries map[string]*entry[V]
+	hot     map[string]*hotKey // with ShareReads
 }
 
 func (s *shard[V]) next() uint64 {

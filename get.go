@@ -29,12 +29,10 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		ok     bool
 		err    error
 	)
-	if c.store.getter != nil {
-		stored, ok, err = c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key))
+	if c.opts.ShareReads {
+		stored, ok, err = c.firstShared(ctx, key)
 	} else {
-		var r protocol.ReadReply
-		r, err = c.read(ctx, key, c.keys(key), "", protocol.ReadOptions{})
-		stored, ok = r.Value, r.State == protocol.StateValue
+		stored, ok, err = c.first(ctx, key)
 	}
 	if err == nil && ok {
 		v, notFound, derr := c.decode(stored)

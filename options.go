@@ -52,8 +52,15 @@ type Options struct {
 
 	// PollInterval is the longest time between two looks at the server of a read
 	// that waits for another process. The first come sooner. While the server
-	// wakes it (see [driver.Subscriber]) it is 20 times as long. Default: 50ms.
+	// wakes it (see [github.com/leasecache/leasecache/driver.Subscriber]) it is 20 times as long. Default: 50ms.
 	PollInterval time.Duration
+
+	// ShareReads makes concurrent Gets of one key in this process share reads of
+	// the server. A Get joins a read until it is sent, so that no guarantee is
+	// weaker for it. It is for keys that are read many times at once; then a Get
+	// waits for another's reply before its own is sent, and other keys cost a
+	// little more. Default: false.
+	ShareReads bool
 
 	// MaxLoads limits how many loads of this cache run at a time in this
 	// process. Others queue for a place before they take a lease, in no

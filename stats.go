@@ -21,6 +21,9 @@ type Stats struct {
 	// Joined are reads that were answered by the load of another read in this
 	// process.
 	Joined uint64
+	// SharedReads are reads that were answered, at first look, by a read of the
+	// server that they shared. See [Options.ShareReads].
+	SharedReads uint64
 	// Waits are reads that waited for a load of another process.
 	Waits uint64
 	// WaitTimeouts are reads that waited for as long as WaitBound.
@@ -84,7 +87,7 @@ var errorReasons = [...]ErrorReason{
 }
 
 type counters struct {
-	hits, misses, refreshes, loads, unleasedLoads, joined, waits, waitTimeouts, staleServed,
+	hits, misses, refreshes, loads, unleasedLoads, joined, shared, waits, waitTimeouts, staleServed,
 	fillsAccepted, fillsRejected, fillsPresent, overloads, undecodable, invalidated atomic.Uint64
 	errors [len(errorReasons)]atomic.Uint64
 }
@@ -105,6 +108,7 @@ func (c *counters) snapshot() Stats {
 		Loads:         c.loads.Load(),
 		UnleasedLoads: c.unleasedLoads.Load(),
 		Joined:        c.joined.Load(),
+		SharedReads:   c.shared.Load(),
 		Waits:         c.waits.Load(),
 		WaitTimeouts:  c.waitTimeouts.Load(),
 		StaleServed:   c.staleServed.Load(),
@@ -136,6 +140,7 @@ func (s *Stats) add(o Stats) {
 	s.Loads += o.Loads
 	s.UnleasedLoads += o.UnleasedLoads
 	s.Joined += o.Joined
+	s.SharedReads += o.SharedReads
 	s.Waits += o.Waits
 	s.WaitTimeouts += o.WaitTimeouts
 	s.StaleServed += o.StaleServed

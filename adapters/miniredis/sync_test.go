@@ -978,6 +978,113 @@ func TestRefreshPastItsBoundLoadsWithoutALeaseAndLeavesTheValue(t *testing.T) {
 	})
 }
 
+// Reads that are shared.
+
+// get is Get as a reader.
+func get(c *leasecache.Cache[string]) reader {
+	return func(ctx context.Context, key string, load func(context.Context) (string, error)) (leasecache.Result[string], error) {
+		v, err := c.Get(ctx, key, load)
+		return leasecache.Result[string]{Value: v}, err
+	}
+}
+
+// crossing makes each GET take two seconds: it is executed in the middle.
+func (s *spy) crossing() {
+	s.setFate(only("get", func(context.Context, string) error {
+		time.Sleep(time.Second)
+		return nil
+	}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = func(name string) {
+		if name == "get" {
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+func TestSharedReadsAreJoinedUntilTheyAreSent(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := b.spy()
+		c := b.cacheOn(b.store(s, 10*time.Second), leasecache.Options{ShareReads: true})
+		b.put("one", time.Hour)
+		s.crossing()
+		never := returns("wrong", 0)
+		first, second := b.goRead(get(c), "k", never), b.goRead(get(c), "k", never)
+		var third []*call
+		for range 10 {
+			third = append(third, b.goRead(get(c), "k", never))
+		}
+		other := b.goRead(get(c), "k2", returns("another key's", 0))
+		b.at(1500 * time.Millisecond)
+		b.put("two", time.Hour) // the first two have read, the third is not sent yet
+		late := b.goRead(get(c), "k", never)
+		b.at(2500 * time.Millisecond)
+		afterSent := b.goRead(get(c), "k", never)
+		b.at(time.Minute)
+		first.want(b, 2*time.Second, "one", 0, "")
+		second.want(b, 2*time.Second, "one", 0, "")
+		for _, r := range append(third, late) {
+			r.want(b, 4*time.Second, "two", 0, "")
+		}
+		afterSent.want(b, 4500*time.Millisecond, "two", 0, "")
+		other.want(b, 2*time.Second, "another key's", 0, "")
+		if n := len(s.sent("get")); n != 5 {
+			b.Errorf("%d GETs were sent, want 3 for the first key's 13 readers at once, 1 for the last, 1 for the other key", n)
+		}
+		if n := c.Stats().SharedReads; n != 11 {
+			b.Errorf("%d shared reads, want 11", n)
+		}
+	})
+}
+
+func TestASharedReadThatStartsAfterAnInvalidationGetsNothingOlder(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := b.spy()
+		c := b.cacheOn(b.store(s, 10*time.Second), leasecache.Options{ShareReads: true})
+		b.put("old", time.Hour)
+		s.crossing()
+		for range 3 {
+			b.goRead(get(c), "k", returns("new", 0))
+		}
+		// At three and a half seconds the third read has been executed, and its
+		// reply is on the way.
+		b.at(3500 * time.Millisecond)
+		if err := c.Invalidate(b.Context(), "k"); err != nil {
+			b.Fatal(err)
+		}
+		var after []*call
+		for range 5 {
+			after = append(after, b.goRead(get(c), "k", returns("new", 0)))
+		}
+		b.at(time.Minute)
+		for _, r := range after {
+			r.want(b, r.ended(), "new", 0, "")
+		}
+	})
+}
+
+func TestASharedReadIsLeftAtOnceAndFailsForAll(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := b.spy()
+		c := b.cacheOn(b.store(s, 10*time.Second), leasecache.Options{ShareReads: true})
+		s.setFate(only("get", hang))
+		never := returns("wrong", 0)
+		direct := []*call{b.goRead(get(c), "k", never), b.goRead(get(c), "k", never)}
+		ctx, cancel := context.WithCancel(b.Context())
+		leaves := b.goReadContext(ctx, cancel, get(c), "k", never)
+		stays := b.goRead(get(c), "k", never)
+		b.at(time.Second)
+		cancel()
+		b.at(time.Minute)
+		leaves.wantError(b, time.Second, context.Canceled)
+		for _, r := range direct {
+			r.wantError(b, 10*time.Second, leasecache.ErrUnavailable)
+		}
+		stays.wantError(b, 20*time.Second, leasecache.ErrUnavailable)
+	})
+}
+
 // The server hangs.
 
 func TestAServerThatHangsCostsAReadOneCallTimeout(t *testing.T) {

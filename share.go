@@ -1,0 +1,100 @@
+package leasecache
+
+import (
+	"context"
+
+	"github.com/leasecache/leasecache/internal/protocol"
+)
+
+// maxHotReads is how many shared reads of one key are on the wire at a time. With
+// two, one is on its way while the reply to the other is handed out.
+const maxHotReads = 2
+
+// hotKey is what shared reads of a key have under way in this process. It is in
+// the table only while there is something.
+type hotKey struct {
+	wire int      // reads that are on the wire, which nobody may join any more
+	next *hotRead // the one that is not sent yet, which those who come now join
+}
+
+// hotRead is a read that is sent when one of those before it has landed.
+type hotRead struct {
+	ctx  context.Context // of the one who came first; it does not end
+	done chan struct{}   // closed when the rest is set
+
+	stored string
+	ok     bool
+	err    error
+}
+
+// first is the first look of Get: what is stored for key, if anything.
+func (c *Cache[V]) first(ctx context.Context, key string) (stored string, ok bool, err error) {
+	if c.store.getter != nil {
+		return c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key))
+	}
+	r, err := c.read(ctx, key, c.keys(key), "", protocol.ReadOptions{})
+	return r.Value, r.State == protocol.StateValue, err
+}
+
+// firstShared is first for keys that many read at a time. A read may be joined
+// until it is sent: then it shows what is cached after all of them came.
+func (c *Cache[V]) firstShared(ctx context.Context, key string) (stored string, ok bool, err error) {
+	s := c.shardOf(key)
+	s.mu.Lock()
+	h := s.hot[key]
+	if h == nil {
+		h = &hotKey{}
+		if s.hot == nil {
+			s.hot = map[string]*hotKey{}
+		}
+		s.hot[key] = h
+	}
+	if h.wire < maxHotReads { // then there is no next one
+		h.wire++
+		s.mu.Unlock()
+		defer c.landed(s, key, h)
+		return c.first(ctx, key)
+	}
+	r := h.next
+	if r == nil {
+		r = &hotRead{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
+		h.next = r
+	}
+	s.mu.Unlock()
+	c.stats.shared.Add(1)
+	select {
+	case <-r.done:
+		return r.stored, r.ok, r.err
+	case <-ctx.Done():
+		return "", false, ctx.Err()
+	}
+}
+
+// landed ends a read that was on the wire, and sends the next one, in a goroutine
+// because it belongs to all who joined it.
+func (c *Cache[V]) landed(s *shard[V], key string, h *hotKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := h.next
+	if r == nil {
+		if h.wire--; h.wire == 0 {
+			delete(s.hot, key)
+		}
+		return
+	}
+	h.next = nil
+	go c.send(s, key, h, r)
+}
+
+// send runs a read that others have joined.
+func (c *Cache[V]) send(s *shard[V], key string, h *hotKey, r *hotRead) {
+	defer c.landed(s, key, h)
+	defer close(r.done)
+	if !c.work.begin() {
+		r.err = ErrClosed
+		return
+	}
+	defer c.work.end()
+	defer recovered("driver", &r.err)
+	r.stored, r.ok, r.err = c.first(r.ctx, key)
+}

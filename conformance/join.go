@@ -3,10 +3,12 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
@@ -23,6 +25,33 @@ func (e *env) isRead(key string) func([]string) bool {
 
 func isFill(command []string) bool {
 	return MatchScript(protocol.Fill.SHA1(), protocol.Fill.Source())(command)
+}
+
+// slowGets is a driver with plain GETs whose replies are on the way until they
+// are let in.
+type slowGets struct {
+	driver.Evaler
+	get      *driver.Script
+	executed chan struct{}
+	land     chan struct{}
+}
+
+// Get implements [driver.Getter].
+func (s *slowGets) Get(ctx context.Context, key string) (string, bool, error) {
+	r, err := s.Eval(ctx, s.get, []string{key}, nil)
+	if err != nil {
+		return "", false, err
+	}
+	select {
+	case s.executed <- struct{}{}:
+	case <-ctx.Done():
+	}
+	select {
+	case <-s.land:
+	case <-ctx.Done():
+	}
+	value, ok := r.Str()
+	return value, ok, nil
 }
 
 var joinCases = []testCase{
@@ -111,6 +140,62 @@ var joinCases = []testCase{
 			before.want(e, "old", leasecache.Hit, "")
 			after.want(e, "new", leasecache.Loaded, "")
 			e.wantStored("k", "new")
+		},
+	},
+	{
+		name: "G3SharedReadIsJoinedUntilItIsSent",
+		rule: "With ShareReads, a read that starts after an invalidation must not get what a read that was sent before it returns.",
+		run: func(e *env) {
+			slow := &slowGets{Evaler: e.driver(), get: e.script("return redis.call('GET', KEYS[1])"), executed: make(chan struct{}), land: make(chan struct{})}
+			here, there := e.cacheOn(slow, leasecache.Options{ShareReads: true}), e.cache(cacheOptions)
+			e.do("SET", e.value("k"), "old", "PX", "600000")
+			get := func() *read {
+				r := &read{done: make(chan struct{})}
+				go func() {
+					defer close(r.done)
+					r.res.Value, r.err = here.Get(e.ctx, "k", loaderOf("loaded", nil))
+				}()
+				return r
+			}
+			want := func(who, value string, rs ...*read) {
+				e.Helper()
+				for _, r := range rs {
+					await(e, who+" ends", r.done)
+					if r.res.Value != value || r.err != nil {
+						e.Errorf("%s got %q, %v; want %q", who, r.res.Value, r.err, value)
+					}
+				}
+			}
+			shared := func(n uint64) {
+				e.Helper()
+				e.eventually(fmt.Sprintf("%d reads share one", n), func() bool { return here.Stats().SharedReads == n })
+			}
+			replace := func(value string) {
+				e.Helper()
+				e.mustInvalidate(there, "k")
+				e.mustRead(there, "k", loaderOf(value, nil))
+			}
+
+			one, two := get(), get()
+			for range 2 {
+				await(e, "a read is executed", slow.executed)
+			}
+			three, four := get(), get()
+			shared(2)
+			replace("new") // the third and fourth are not sent yet
+			slow.land <- struct{}{}
+			await(e, "the read that two share is executed", slow.executed)
+			replace("newest")
+			five := get() // and now they are
+			shared(3)
+			for range 2 {
+				slow.land <- struct{}{}
+			}
+			want("a read before the invalidation", "old", one, two)
+			want("a read that was not sent before the first invalidation", "new", three, four)
+			await(e, "the last read is executed", slow.executed)
+			slow.land <- struct{}{}
+			want("a read after both", "newest", five)
 		},
 	},
 	{

@@ -24,11 +24,12 @@ const maxRequired = 150
 // has the one ability that it is named after; "" is for what package driver has
 // no interface for. Everything else in an adapter counts as required.
 var optionalFiles = map[string]string{
-	"bound.go": "Bound",
-	"dsn.go":   "", // what a DSN may say
-	"get.go":   "Get",
-	"open.go":  "Close", // a client by DSN, which is closed
-	"ping.go":  "Ping",
+	"bound.go":   "Bound",
+	"cluster.go": "", // which of the nodes of a cluster
+	"dsn.go":     "", // what a DSN may say
+	"get.go":     "Get",
+	"open.go":    "Close", // a client by DSN, which is closed
+	"ping.go":    "Ping",
 
 	"subscribe.go": "Subscribe", // and what it returns
 }

@@ -49,8 +49,11 @@ const (
 )
 
 // timeout returns how long the call may still take, and 0 for as long as the
-// client likes.
+// client likes. It is an error when the context is done, or no time is left.
 func (c call) timeout() (time.Duration, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
 	if c.deadline.IsZero() {
 		return 0, nil
 	}

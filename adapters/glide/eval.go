@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -22,12 +23,7 @@ type evaler struct {
 // Eval implements [driver.Evaler].
 func (e evaler) Eval(ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
 	c := e.call(ctx) // one time limit for all that follows
-	if err := e.probe(c, keys); err != nil {
-		return driver.Reply{}, err
-	}
-	command := make([]string, 0, 3+len(keys)+len(args))
-	command = append(command, "EVALSHA", s.SHA1(), strconv.Itoa(len(keys)))
-	command = append(append(command, keys...), args...)
+	command := slices.Concat([]string{"EVALSHA", s.SHA1(), strconv.Itoa(len(keys))}, keys, args)
 	v, err := e.do(c, keys, command)
 	if se, ok := errors.AsType[*driver.ServerError](err); ok && se.Code == "NOSCRIPT" {
 		// The server does not know the digest, so it has run nothing.
@@ -41,11 +37,19 @@ func (e evaler) Eval(ctx context.Context, s *driver.Script, keys, args []string)
 }
 
 // do sends one command, to the node that has the keys, and returns its reply as
-// glide reports it. It sends nothing when the context is done.
+// glide reports it. It sends nothing when the context is done, or when the
+// server does not answer.
 func (e evaler) do(c call, keys, command []string) (any, error) {
-	if err := c.ctx.Err(); err != nil {
-		return nil, driver.NotSent(err)
+	if e.doubtful.Load() {
+		if err := e.probe(c, keys[:min(1, len(keys))]); err != nil {
+			return nil, err
+		}
 	}
+	return e.send(c, keys, command)
+}
+
+// send is do without the probe.
+func (e evaler) send(c call, keys, command []string) (any, error) {
 	timeout, err := c.timeout()
 	if err != nil {
 		return nil, driver.NotSent(err)
@@ -54,15 +58,16 @@ func (e evaler) do(c call, keys, command []string) (any, error) {
 	if err == nil && len(replies) != 1 {
 		err = fmt.Errorf("glide: there are %d replies to one command", len(replies))
 	}
+	var v any
 	if err == nil {
-		err, _ = replies[0].(error)
+		v = replies[0]
+		err, _ = v.(error)
 	}
 	if err != nil {
-		err = callError(c, err)
-		_, replied := errors.AsType[*driver.ServerError](err)
-		e.note(replied)
-		return nil, err
+		v, err = nil, callError(c, err)
 	}
-	e.note(true)
-	return replies[0], nil
+	if replied := err == nil || isServerError(err); e.doubtful.Load() == replied {
+		e.doubtful.Store(!replied)
+	}
+	return v, err
 }

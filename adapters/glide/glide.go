@@ -146,11 +146,6 @@ func New[B Batch, O BatchOptions](c Client[B, O]) driver.Evaler {
 var errNil = errors.New("glide: client is nil: hand over the *glide.Client or *glide.ClusterClient that the service uses")
 
 func isNil(c any) bool {
-	switch v := reflect.ValueOf(c); v.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return v.IsNil()
-	}
-	return false
+	v := reflect.ValueOf(c)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }

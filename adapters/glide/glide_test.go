@@ -194,46 +194,49 @@ func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 	}
 }
 
-func TestAServerThatGaveNoReplyIsAskedBeforeAScriptIsSent(t *testing.T) {
+func TestAServerThatGaveNoReplyIsAskedBeforeACommandIsSent(t *testing.T) {
 	for kind, c := range both(t, func(args []string) string {
-		if args[0] == "EVALSHA" {
-			return cut
+		if args[0] == "EVAL" {
+			return ":1\r\n"
 		}
-		return ":1\r\n"
+		return cut
 	}) {
 		for range 2 {
 			if _, err := eval(t.Context(), c.e); err == nil || errors.Is(err, driver.ErrNotSent) {
 				t.Errorf("%s: %v; want an error that is not ErrNotSent", kind, err)
+			}
+			if _, _, err := get(t.Context(), c.e); err == nil || errors.Is(err, driver.ErrNotSent) {
+				t.Errorf("%s: GET: %v; want an error that is not ErrNotSent", kind, err)
 			}
 		}
 		var got [][]string
 		for _, args := range c.s.commands() {
 			got = append(got, args[:2])
 		}
-		want := [][]string{{"EVALSHA", script.SHA1()}, {"EVAL", "return 1"}, {"EVALSHA", script.SHA1()}}
+		probe, sha, get := []string{"EVAL", "return 1"}, []string{"EVALSHA", script.SHA1()}, []string{"GET", "{k}"}
+		want := [][]string{sha, probe, get, probe, sha, probe, get}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: commands (-want +got):\n%s", kind, diff)
 		}
 	}
 }
 
-func TestAScriptIsNotSentToAServerThatDoesNotAnswer(t *testing.T) {
+func TestACommandIsNotSentToAServerThatDoesNotAnswer(t *testing.T) {
 	for kind, c := range both(t, answer(hang)) {
 		e := c.e.(driver.Bounder).Bound(200 * time.Millisecond)
 		if _, err := eval(t.Context(), e); err == nil || errors.Is(err, driver.ErrNotSent) {
 			t.Errorf("%s: %v; want an error that is not ErrNotSent", kind, err)
 		}
-		if _, _, err := get(t.Context(), e); err == nil || errors.Is(err, driver.ErrNotSent) {
-			t.Errorf("%s: GET: %v; want an error that is not ErrNotSent", kind, err)
-		}
 		for range 2 {
-			_, err := eval(t.Context(), e)
-			if _, ok := errors.AsType[*glide.TimeoutError](err); !ok || !errors.Is(err, driver.ErrNotSent) {
-				t.Errorf("%s: %v; want ErrNotSent and a *glide.TimeoutError", kind, err)
+			for name, call := range calls(e) {
+				err := call(t.Context())
+				if _, ok := errors.AsType[*glide.TimeoutError](err); !ok || !errors.Is(err, driver.ErrNotSent) {
+					t.Errorf("%s: %s: %v; want ErrNotSent and a *glide.TimeoutError", kind, name, err)
+				}
 			}
 		}
-		if n := c.s.count("EVALSHA"); n != 1 {
-			t.Errorf("%s: EVALSHA was sent %d times, want once", kind, n)
+		if sha, get := c.s.count("EVALSHA"), c.s.count("GET"); sha != 1 || get != 0 {
+			t.Errorf("%s: EVALSHA was sent %d times, GET %d times; want once, and never", kind, sha, get)
 		}
 	}
 }

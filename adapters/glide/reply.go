@@ -27,10 +27,7 @@ func reply(v any) (driver.Reply, error) {
 		}
 		return driver.List(elems...), nil
 	case error:
-		if se := serverError(v); se != nil {
-			return driver.Reply{}, se
-		}
-		return driver.Reply{}, v
+		return driver.Reply{}, sorted(v)
 	}
 	return driver.Reply{}, fmt.Errorf("glide: the script returned a %T: want nil, an integer, a string or a list of them", v)
 }

@@ -90,7 +90,7 @@ type Harness struct {
 
 // Lacks are the abilities that a driver lacks: for each the reason, in a
 // sentence, or "" if it has it. No rule of [driver.Evaler] and no guarantee can
-// be lacked.
+// be lacked, but for a part of one: Redial.
 type Lacks struct {
 	// Get: hits cost a script instead of a plain GET. See [driver.Getter].
 	Get string
@@ -100,6 +100,10 @@ type Lacks struct {
 	Ping string
 	// Wake: reads that wait for another process poll. See [driver.Subscriber].
 	Wake string
+	// Redial: the client has one connection for all calls, and keeps it when it
+	// gets no reply there, so that calls fail until the server answers or closes
+	// it. The suite then asks that they work after that, and not before.
+	Redial string
 }
 
 // Report counts what Run has run.
@@ -107,7 +111,8 @@ type Report struct {
 	Driver, Server string
 	Passed, Failed int
 	// Lacked are the cases of abilities that the driver lacks, and those that the
-	// harness does not make possible, with the reasons.
+	// harness does not make possible, with the reasons. A case that lacks a part
+	// has run too.
 	Lacked map[string]string
 }
 
@@ -125,6 +130,7 @@ type testCase struct {
 	name  string
 	rule  string
 	lacks func(Lacks) string   // for cases of an optional ability
+	part  func(Lacks) string   // for cases of a rule of which a part can be lacked
 	needs func(Harness) string // for cases that a harness need not make possible
 	run   func(e *env)
 	// cache is set for cases that use caches. They run once with all the
@@ -190,6 +196,9 @@ func Run(t *testing.T, h Harness) Report {
 				for _, s := range protocol.Scripts {
 					e.do("SCRIPT", "LOAD", s.Source())
 				}
+			}
+			if c.part != nil && c.part(h.Lacks) != "" {
+				r.Lacked[c.name+", in part"] = c.part(h.Lacks)
 			}
 			switch {
 			case c.lacks != nil && c.lacks(h.Lacks) != "":

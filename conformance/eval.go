@@ -82,7 +82,7 @@ var evalCases = []testCase{
 		},
 	},
 	{
-		name: "LeaksNoConnection",
+		name: "LeaksNoConnection", part: lacksRedial,
 		rule: "A call must give its connection back, also when the server replied with an error, and close one that it left without a reply.",
 		run: func(e *env) {
 			var open, dialed atomic.Int64
@@ -119,10 +119,27 @@ var evalCases = []testCase{
 				}
 			}
 			e.eventually("the calls have closed their connections, or used the same", func() bool { return open.Load() < before+calls/4 })
-			p.On(MatchScript(hangs.SHA1(), hangs.Source()), -1, Hang)
-			for range calls {
-				if _, err := in.Eval(e.deadline(20*time.Millisecond), hangs, []string{key}, nil); err == nil {
+			hang := func() *Rule { return p.On(MatchScript(hangs.SHA1(), hangs.Source()), -1, Hang) }
+			rule := hang()
+			try := func(timeout time.Duration) {
+				if _, err := in.Eval(e.deadline(timeout), hangs, []string{key}, nil); err == nil {
 					e.Fatal("Eval returned no error from a server that hangs")
+				}
+			}
+			if why := e.h.Lacks.Redial; why != "" {
+				e.eventually("a script is sent", func() bool {
+					try(time.Second)
+					return rule.Hits() > 0
+				})
+				if _, err := in.Eval(e.deadline(time.Second), fine, []string{key}, nil); err == nil {
+					e.Fatalf("conformance: Lacks.Redial is %q, but a call works while another gets no reply: leave it empty", why)
+				}
+			}
+			for range calls {
+				try(20 * time.Millisecond)
+				if e.h.Lacks.Redial != "" {
+					rule.Remove() // the proxy closes the connection
+					rule = hang()
 				}
 				// One that begins on the connection of the call may fail with it.
 				e.eventually("calls work after one that was left without a reply", func() bool {
@@ -690,6 +707,8 @@ func needsReplica(h Harness) string {
 	}
 	return ""
 }
+
+func lacksRedial(l Lacks) string { return l.Redial }
 
 func needsClientError(h Harness) string {
 	if h.ClientError == nil {

@@ -64,9 +64,13 @@
 // goroutine behind, for ever if the client is closed before the reply.
 //
 // glide reports that it has no connection as it reports that there was no reply:
-// the request timed out. So after a call without a reply the next script is sent
-// only once the server has answered to another that does nothing. Until then
+// the request timed out. So after a call without a reply the next command is sent
+// only once the server has answered to a script that does nothing. Until then
 // calls fail as not sent.
+//
+// glide has one connection to a server, and keeps it when a reply is late. If one
+// is never answered, while the server is well, calls fail until the connection
+// breaks.
 //
 // glide has no types for the errors that a server replies with. Their codes are
 // read from the text, in the forms that the version has that this module requires.

@@ -46,7 +46,7 @@ func TestAUserWhoMayNotIsToldWhatToGrant(t *testing.T) {
 						admin.FlushAll(ctx)
 						admin.ScriptFlush(ctx)
 						admin.Set(ctx, valueKey("acl:", "cached"), "v", time.Hour)
-						user := login(t, admin, tt.patterns, slices.DeleteFunc(strings.Fields(cacheRights), func(r string) bool { return r == tt.without })...)
+						user := login(t, admin, tt.patterns, slices.DeleteFunc(append(strings.Fields(cacheRights), client.rights...), func(r string) bool { return r == tt.without })...)
 						svc := client.mustDial(t, connect{addr: server.Addr, user: user, password: "s3cret"})
 						c := newCache(t, svc.driver, leasecache.Options{Prefix: "acl:", Lease: 500 * time.Millisecond})
 

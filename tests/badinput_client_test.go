@@ -13,9 +13,13 @@ import (
 	redigopool "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
 	rueidisclient "github.com/redis/rueidis"
+	glideclient "github.com/valkey-io/valkey-glide/go/v2"
+	"github.com/valkey-io/valkey-glide/go/v2/config"
+	"github.com/valkey-io/valkey-glide/go/v2/pipeline"
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/adapters/glide"
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/adapters/redigo"
 	"github.com/leasecache/leasecache/adapters/rueidis"
@@ -43,7 +47,7 @@ func TestAClientOfAWrongTypeIsAnErrorThatSaysWhatToHandOver(t *testing.T) {
 	}{
 		{"nil", nil, []string{"client is nil", "hand over the client that the service uses"}},
 		{"something else", new(sql.DB), []string{
-			"*sql.DB", adapters + "goredis", adapters + "redigo", adapters + "rueidis", adapters + "valkeygo", "implement driver.Evaler",
+			"*sql.DB", adapters + "goredis", adapters + "redigo", adapters + "rueidis", adapters + "valkeygo", adapters + "glide", "implement driver.Evaler",
 		}},
 		{"something else by value", http.Client{}, []string{"http.Client", adapters + "goredis"}},
 		{"options of go-redis", &redis.Options{Password: "s3cret"}, []string{`driver "goredis" takes other types`, "*redis.Client, *redis.ClusterClient or *redis.Ring"}},
@@ -52,6 +56,9 @@ func TestAClientOfAWrongTypeIsAnErrorThatSaysWhatToHandOver(t *testing.T) {
 		{"options of rueidis", rueidisclient.ClientOption{Password: "s3cret"}, []string{`driver "rueidis" takes other types`, "hand over a rueidis.Client"}},
 		{"pointer to a client of rueidis", &rueidisClient, []string{`driver "rueidis" takes other types`, "hand over a rueidis.Client"}},
 		{"pointer to a client of valkey-go", &valkeyClient, []string{`driver "valkeygo" takes other types`, "hand over a valkey.Client"}},
+		{"monitor of glide", new(glideclient.MonitorClient), []string{`driver "glide" takes other types`, "*glide.Client or *glide.ClusterClient"}},
+		{"client of glide by value", glideclient.Client{}, []string{`driver "glide" takes other types`, "*glide.Client or *glide.ClusterClient"}},
+		{"options of glide", config.NewClientConfiguration().WithCredentials(config.NewServerCredentials("", "s3cret")), []string{`driver "glide" takes other types`}},
 		{"driver", goredis.New(addr), []string{"it is a driver.Evaler already", "leasecache.New"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,6 +100,9 @@ func TestANilClientIsAnErrorOfTheCacheThatIsMadeOfIt(t *testing.T) {
 		{"rueidis: nil pointer", rueidis.New((*rueidisWrapper)(nil)), (*rueidisWrapper)(nil)},
 		{"valkeygo: nil", valkeygo.New(nil), nil},
 		{"valkeygo: nil pointer", valkeygo.New((*valkeyWrapper)(nil)), (*valkeyWrapper)(nil)},
+		{"glide: nil", glide.New[pipeline.ClusterBatch, pipeline.ClusterBatchOptions](nil), nil},
+		{"glide: nil *glide.Client", glide.New((*glideclient.Client)(nil)), (*glideclient.Client)(nil)},
+		{"glide: nil *glide.ClusterClient", glide.New((*glideclient.ClusterClient)(nil)), (*glideclient.ClusterClient)(nil)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			adapter, _, _ := strings.Cut(tt.name, ":")

@@ -10,9 +10,11 @@ import (
 	redigopool "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
 	rueidisclient "github.com/redis/rueidis"
+	glideclient "github.com/valkey-io/valkey-glide/go/v2"
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/adapters/glide"
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/adapters/redigo"
 	"github.com/leasecache/leasecache/adapters/rueidis"
@@ -42,6 +44,13 @@ type serviceClient struct {
 	dial func(connect) (service, error)
 	// isClosed reports whether err is the client's own error for a closed client.
 	isClosed func(err error) bool
+	// rights are what its user needs beside those of a cache and +ping.
+	rights []string
+	// retries is set for a client that connects in the background, and of which a
+	// call without a connection says no more than that its time is over.
+	retries bool
+	// ownTLS is set for a client that takes no *tls.Config.
+	ownTLS bool
 }
 
 var serviceClients = []serviceClient{
@@ -92,6 +101,20 @@ var serviceClients = []serviceClient{
 		},
 		// It has no exported error for that.
 		isClosed: func(err error) bool { return strings.Contains(err.Error(), "redigo: get on closed pool") },
+	},
+	{
+		name: "glide",
+		dial: func(to connect) (service, error) {
+			c, err := dialGlide(target{topology: standalone, addrs: []string{to.addr}, user: to.user, password: to.password})
+			if err != nil {
+				return service{}, err
+			}
+			return service{c, glide.New(c), c.Close}, nil
+		},
+		isClosed: is[*glideclient.ClosingError],
+		rights:   []string{"+info"},
+		retries:  true,
+		ownTLS:   true,
 	},
 }
 

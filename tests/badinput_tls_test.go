@@ -43,6 +43,9 @@ func TestACertificateForAnotherNameIsAnErrorThatNamesBoth(t *testing.T) {
 		noSecret(t, "the error", err)
 	}
 	for _, client := range serviceClients {
+		if client.ownTLS {
+			continue // see the test below
+		}
 		t.Run(client.name+" handed over", func(t *testing.T) {
 			t.Parallel()
 			wrong := &tls.Config{RootCAs: roots, ServerName: "wrong.test", MinVersion: tls.VersionTLS12}
@@ -85,6 +88,31 @@ func TestACertificateForAnotherNameIsAnErrorThatNamesBoth(t *testing.T) {
 			}
 			check(t, err, "localhost")
 		})
+	}
+}
+
+// glide verifies certificates by itself, and does not say what is wrong with one
+// in the words of crypto/x509. By DSN it knows the system's authorities alone.
+func TestGlideRefusesACertificateAndSaysSo(t *testing.T) {
+	server, _ := startOne(t)
+	addr, _ := tlsProxy(t, server.Addr)
+	store, err := leasecache.Open("glide", "rediss://user:s3cret@"+addr+"/0", leasecache.StoreOptions{CallTimeout: patience})
+	if err == nil {
+		store.Close()
+	}
+	if !strings.Contains(errText(err), "certificate") {
+		t.Errorf("got %v; want an error about the certificate", err)
+	}
+	noSecret(t, "the error", err)
+
+	// The control: it is the certificate, and nothing else.
+	store, err = leasecache.Open("glide", "rediss://"+addr+"/0?skip_verify=true", leasecache.StoreOptions{CallTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Ping(t.Context()); err != nil {
+		t.Errorf("with skip_verify: %v", err)
 	}
 }
 

@@ -217,38 +217,54 @@ func dialer(addr string) func(context.Context) (net.Conn, error) {
 }
 
 func openGlide(t testing.TB, to target) driver.Evaler {
-	var addrs []config.NodeAddress
-	for _, addr := range to.addrs {
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.Atoi(port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs = append(addrs, config.NodeAddress{Host: host, Port: n})
-	}
-	if to.topology == cluster {
-		o := config.NewClusterClientConfiguration().WithRequestTimeout(5 * time.Second)
-		for i := range addrs {
-			o.WithAddress(&addrs[i])
-		}
-		c, err := glideclient.NewClusterClient(o)
+	if to.topology != cluster {
+		c, err := dialGlide(to)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
 		return glide.New(c)
 	}
-	o := config.NewClientConfiguration().WithAddress(&addrs[0]).WithRequestTimeout(5 * time.Second)
-	if to.user != "" {
-		o.WithCredentials(config.NewServerCredentials(to.user, to.password))
+	addrs, err := glideAddrs(to)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c, err := glideclient.NewClient(o)
+	o := config.NewClusterClientConfiguration().WithRequestTimeout(5 * time.Second)
+	for i := range addrs {
+		o.WithAddress(&addrs[i])
+	}
+	c, err := glideclient.NewClusterClient(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
 	return glide.New(c)
+}
+
+// dialGlide returns a client of one server.
+func dialGlide(to target) (*glideclient.Client, error) {
+	addrs, err := glideAddrs(to)
+	if err != nil {
+		return nil, err
+	}
+	o := config.NewClientConfiguration().WithAddress(&addrs[0]).WithRequestTimeout(5 * time.Second)
+	if to.user != "" {
+		o.WithCredentials(config.NewServerCredentials(to.user, to.password))
+	}
+	return glideclient.NewClient(o)
+}
+
+func glideAddrs(to target) (addrs []config.NodeAddress, err error) {
+	for _, addr := range to.addrs {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			return nil, err
+		}
+		addrs = append(addrs, config.NodeAddress{Host: host, Port: n})
+	}
+	return addrs, nil
 }

@@ -35,6 +35,7 @@ type options struct {
 func (o options) config() *config.ClientConfiguration {
 	c := config.NewClientConfiguration().
 		WithUseTLS(o.tls).WithRequestTimeout(o.requestTimeout).WithClientName(o.clientName).WithDatabaseId(o.db).
+		WithReconnectStrategy(reconnect()).
 		WithAdvancedConfiguration(config.NewAdvancedClientConfiguration().
 			WithConnectionTimeout(o.dialTimeout).WithTlsConfiguration(o.tlsConfig()))
 	for i := range o.hosts {
@@ -50,6 +51,7 @@ func (o options) config() *config.ClientConfiguration {
 func (o options) clusterConfig() *config.ClusterClientConfiguration {
 	c := config.NewClusterClientConfiguration().
 		WithUseTLS(o.tls).WithRequestTimeout(o.requestTimeout).WithClientName(o.clientName).WithDatabaseId(o.db).
+		WithReconnectStrategy(reconnect()).
 		WithAdvancedConfiguration(config.NewAdvancedClusterClientConfiguration().
 			WithConnectionTimeout(o.dialTimeout).WithTlsConfiguration(o.tlsConfig()))
 	for i := range o.hosts {
@@ -60,6 +62,11 @@ func (o options) clusterConfig() *config.ClusterClientConfiguration {
 	}
 	return c
 }
+
+// reconnect returns how often glide tries to connect, and how fast: at once, and
+// after 0.1, 0.2 and 0.4 s, which it then repeats. With its own, of 3 s and more,
+// opening a client ends by the timeout, and nobody is told what was wrong.
+func reconnect() *config.BackoffStrategy { return config.NewBackoffStrategy(3, 50, 2) }
 
 func (o options) tlsConfig() *config.TlsConfiguration {
 	return config.NewTlsConfiguration().WithInsecureTLS(o.skipVerify)

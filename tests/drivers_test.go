@@ -76,9 +76,11 @@ var clients = []client{
 	},
 	{
 		name: "glide", docs: "glide", protocols: []int{3}, oneProtocol: "glide for Go has RESP3 only", open: openGlide, undialled: true,
-		lacks:  conformance.Lacks{Wake: "adapters/glide does not subscribe yet"},
 		cannot: map[string]string{sentinel: "glide does not ask sentinels", withTLS: "glide for Go has no client certificates"},
-		lacks:  conformance.Lacks{Redial: "glide has one connection to a server, and drops it when it breaks, and not when a reply is late."},
+		lacks: conformance.Lacks{
+			Redial: "glide has one connection to a server, and drops it when it breaks, and not when a reply is late.",
+			Wake:   "adapters/glide does not subscribe yet.",
+		},
 	},
 }
 

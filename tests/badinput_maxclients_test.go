@@ -48,18 +48,21 @@ func TestAServerThatIsFullIsUnavailableUntilClientsLeave(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The client loses its connections, and others come before it.
-				var leave func()
-				eventually(t, "others come before the client", func() bool {
-					if err := admin.ClientKillByFilter(t.Context(), "SKIPME", "yes", "TYPE", "normal").Err(); err != nil {
+				limit := func(n string) {
+					if err := admin.ConfigSet(t.Context(), "maxclients", n).Err(); err != nil {
 						t.Fatal(err)
 					}
+				}
+				if client.retries { // at once, so that it would be the first
+					limit("1")
+				}
+				if err := admin.ClientKillByFilter(t.Context(), "SKIPME", "yes", "TYPE", "normal").Err(); err != nil {
+					t.Fatal(err)
+				}
+				leave := func() { limit("10") }
+				if !client.retries {
 					leave = fill(t, server.Addr)
-					if client.retries && store.Ping(t.Context()) == nil {
-						leave() // it was the first after all
-						return false
-					}
-					return true
-				})
+				}
 				if id, err := admin.ClientID(t.Context()).Result(); err != nil || id != own {
 					t.Fatalf("our own connection was lost: client %d, %v", id, err)
 				}

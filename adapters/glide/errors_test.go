@@ -96,7 +96,7 @@ func TestAnErrorAtTheEndOfAContextIsThatContexts(t *testing.T) {
 	defer stop()
 	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: passed} {
 		m := &mock{do: func(context.Context, pipeline.StandaloneBatchOptions) ([]any, error) {
-			if want == context.Canceled {
+			if errors.Is(want, context.Canceled) {
 				cancel()
 			}
 			<-ctx.Done()

@@ -47,11 +47,8 @@ type topic struct {
 // returns when the server has confirmed it, so that whoever looks then has missed
 // nothing; stop is nil when that cannot be had.
 func (w *wakeups) watch(ctx context.Context, channel string, wake func()) (stop func(), err error) {
-	if w.subscriber == nil || channel == "" {
-		return nil, nil
-	}
 	w.mu.Lock()
-	if time.Now().Before(w.retry) {
+	if w.subscriber == nil || channel == "" || time.Now().Before(w.retry) {
 		w.mu.Unlock()
 		return nil, nil
 	}

@@ -186,7 +186,12 @@ func TestReadersThatWait(t *testing.T) {
 		const poll = 50 * time.Millisecond
 		p, sent := commandsFor(t, server.Addr, "k")
 		rdb := redisClient(t, p.Addr())
-		c := newCache(t, goredis.New(rdb), leasecache.Options{Prefix: "other:", PollInterval: poll, WaitBound: longLease})
+		// Without wake-ups, with which there would be nothing to count.
+		store, err := leasecache.NewStore(goredis.New(rdb), leasecache.StoreOptions{CallTimeout: patience, NoWakeUps: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCache(t, store, leasecache.Options{Prefix: "other:", PollInterval: poll, WaitBound: longLease})
 		holder := newCache(t, goredis.New(redisClient(t, server.Addr)), leasecache.Options{Prefix: "other:", Lease: longLease})
 		g := newGate()
 		held := goRead(t, holder, "k", g.then(constant("v")))
@@ -237,7 +242,11 @@ func TestReadersThatWait(t *testing.T) {
 func polls(t *testing.T, addr, prefix string, n int64) int64 {
 	t.Helper()
 	p, sent := commandsFor(t, addr, "k")
-	c := newCache(t, goredis.New(redisClient(t, p.Addr())), leasecache.Options{Prefix: prefix, PollInterval: 50 * time.Millisecond, WaitBound: longLease})
+	store, err := leasecache.NewStore(goredis.New(redisClient(t, p.Addr())), leasecache.StoreOptions{CallTimeout: patience, NoWakeUps: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCache(t, store, leasecache.Options{Prefix: prefix, PollInterval: 50 * time.Millisecond, WaitBound: longLease})
 	goRead(t, c, "k", noLoad(t))
 	eventually(t, "another process polls", func() bool { return sent.Load() >= n })
 	return sent.Load()

@@ -11,17 +11,17 @@ set -euo pipefail
 
 run() {
 	# -v, or a run that passes would not print the table.
-	go test -v -count=1 -timeout=40m -parallel=2 -tags=mutants "$@" | grep -vE "^(=== |[[:space:]]+--- PASS)"
+	go test -v -count=1 -timeout=40m -tags=mutants "$@" | grep -vE "^(=== |[[:space:]]+--- PASS)"
 }
 
 cd tests
 case ${1:-all} in
-drivers) run -race ./drivermutants ;; # some faults only the race detector sees every time
-scripts) run ./mutants ;;
+drivers) run -race -parallel=2 ./drivermutants ;; # some faults only the race detector sees every time
+scripts) run -parallel=4 ./mutants ;; # they wait more than they work
 all)
 	failed=0
-	run -race ./drivermutants || failed=1
-	run ./mutants || failed=1
+	run -race -parallel=2 ./drivermutants || failed=1
+	run -parallel=4 ./mutants || failed=1
 	exit "$failed"
 	;;
 *)

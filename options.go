@@ -51,8 +51,9 @@ type Options struct {
 	WaitBound time.Duration
 
 	// PollInterval is the longest time between two looks at the server of a read
-	// that waits for another process. The first come sooner. While the server
-	// wakes it (see [github.com/leasecache/leasecache/driver.Subscriber]) it is 20 times as long. Default: 50ms.
+	// that waits for another process. The first come sooner. It is 20 times as
+	// long while the server wakes the read: see
+	// [github.com/leasecache/leasecache/driver.Subscriber]. Default: 50ms.
 	PollInterval time.Duration
 
 	// ShareReads makes concurrent Gets of one key in this process share reads of
@@ -95,9 +96,9 @@ type Options struct {
 	// are stored as they are.
 	Codec Codec
 
-	// OnLoad, if set, is called after every load with its timeline, by the
-	// goroutine that ran it, after its readers were answered. It must be safe
-	// for concurrent use and should return soon.
+	// OnLoad, if set, is called after every load with its timeline, in a goroutine
+	// of its own, after the load's readers were answered and before Close returns.
+	// It must be safe for concurrent use.
 	OnLoad func(LoadEvent)
 }
 

@@ -30,9 +30,9 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		err    error
 	)
 	if c.opts.ShareReads {
-		stored, ok, err = c.firstShared(ctx, key)
+		stored, ok, err = c.getShared(ctx, key)
 	} else {
-		stored, ok, err = c.first(ctx, key)
+		stored, ok, err = c.getStored(ctx, key)
 	}
 	if err == nil && ok {
 		v, notFound, derr := c.decode(stored)

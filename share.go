@@ -27,8 +27,8 @@ type hotRead struct {
 	err    error
 }
 
-// first is the first look of Get: what is stored for key, if anything.
-func (c *Cache[V]) first(ctx context.Context, key string) (stored string, ok bool, err error) {
+// getStored is the first look of Get: what is stored for key, if anything.
+func (c *Cache[V]) getStored(ctx context.Context, key string) (stored string, ok bool, err error) {
 	if c.store.getter != nil {
 		return c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key))
 	}
@@ -36,9 +36,9 @@ func (c *Cache[V]) first(ctx context.Context, key string) (stored string, ok boo
 	return r.Value, r.State == protocol.StateValue, err
 }
 
-// firstShared is first for keys that many read at a time. A read may be joined
+// getShared is getStored for keys that many read at a time. A read may be joined
 // until it is sent: then it shows what is cached after all of them came.
-func (c *Cache[V]) firstShared(ctx context.Context, key string) (stored string, ok bool, err error) {
+func (c *Cache[V]) getShared(ctx context.Context, key string) (stored string, ok bool, err error) {
 	s := c.shardOf(key)
 	s.mu.Lock()
 	h := s.hot[key]
@@ -53,7 +53,7 @@ func (c *Cache[V]) firstShared(ctx context.Context, key string) (stored string, 
 		h.wire++
 		s.mu.Unlock()
 		defer c.landed(s, key, h)
-		return c.first(ctx, key)
+		return c.getStored(ctx, key)
 	}
 	r := h.next
 	if r == nil {
@@ -96,5 +96,5 @@ func (c *Cache[V]) send(s *shard[V], key string, h *hotKey, r *hotRead) {
 	}
 	defer c.work.end()
 	defer recovered("driver", &r.err)
-	r.stored, r.ok, r.err = c.first(r.ctx, key)
+	r.stored, r.ok, r.err = c.getStored(r.ctx, key)
 }

@@ -40,8 +40,8 @@ path_of() { if [[ $1 == . ]]; then echo "$module"; else echo "$module/$1"; fi; }
 
 heading "modules: the table, the go.mod files and go.work agree"
 
-bad=$(awk '!/^[[:space:]]*(#|$)/ && (NF != 3 || $2 !~ /^(released|internal|tool)$/)' modules.txt)
-[[ -z $bad ]] || problem "modules.txt: want \"directory kind client\", with the kind released, internal or tool: $bad"
+bad=$(awk '!/^[[:space:]]*(#|$)/ && (NF != 3 || $2 !~ /^(released|internal)$/)' modules.txt)
+[[ -z $bad ]] || problem "modules.txt: want \"directory kind client\", with the kind released or internal: $bad"
 
 table=$(modules | sort)
 files=$(find . -name .git -prune -o -name testdata -prune -o -name go.mod -print | sed 's|^\./||; s|/*go\.mod$||; s|^$|.|' | sort)
@@ -80,6 +80,7 @@ heading "modules: go.mod and go.sum are tidy"
 for dir in $(modules); do
 	(cd "$dir" && go mod tidy -diff) || problem "$dir is not tidy: run make tidy"
 done
+go mod tidy -diff -modfile=scripts/golangci-lint.mod || problem "scripts/golangci-lint.mod is not tidy: run make tidy"
 
 heading "modules: nobody depends on what they must not"
 

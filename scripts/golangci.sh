@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs golangci-lint, at the version of internal/tools/go.mod, in every module: scripts/golangci.sh run|fmt [ARGUMENT...]
+# Runs golangci-lint, at the version of scripts/golangci-lint.mod, in every module: scripts/golangci.sh run|fmt [ARGUMENT...]
 #
 # go tool -n builds it once into Go's build cache (a minute or two) and names the binary: no copy can go stale.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-lint=$(cd internal/tools && go tool -n golangci-lint)
+lint=$(go tool -modfile=scripts/golangci-lint.mod -n golangci-lint)
 failed=()
 for dir in $(modules released internal); do
 	heading "golangci-lint $1: $dir"

@@ -21,6 +21,9 @@ for dir in $(modules); do
 	(cd "$dir" && go mod tidy)
 done
 
+heading "go mod tidy: scripts/golangci-lint.mod"
+go mod tidy -modfile=scripts/golangci-lint.mod
+
 # Together the modules may select versions that none of them selects alone; their sums go to go.work.sum.
 # shellcheck disable=SC2046 # one word per module
 GOWORK=$root/go.work go list -deps -test $(modules released internal | sed 's|.*|./&/...|') >/dev/null

@@ -96,9 +96,6 @@ func build(root, work, version string) (*release, error) {
 func (r *release) rewriteMods() (map[string]*modfile.File, error) {
 	mods := map[string]*modfile.File{}
 	for _, m := range r.table {
-		if m.kind == kindTool {
-			continue
-		}
 		name := m.file(r.tree, "go.mod")
 		data, err := os.ReadFile(name)
 		if err != nil {

@@ -25,9 +25,6 @@ func TestPrepareMakesTheFilesOfTheRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range table {
-		if m.kind == kindTool {
-			continue
-		}
 		mod, sum := r.read(m.dir+"/go.mod"), ""
 		if m.dir != "." {
 			sum = r.read(m.dir + "/go.sum")

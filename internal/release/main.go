@@ -76,9 +76,6 @@ func prepare(root, version string) error {
 		return err
 	}
 	for _, m := range r.table {
-		if m.kind == kindTool {
-			continue
-		}
 		for _, name := range []string{"go.mod", "go.sum"} {
 			if err := copyFile(m.file(r.tree, name), m.file(root, name)); err != nil && !os.IsNotExist(err) {
 				return err

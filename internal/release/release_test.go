@@ -48,9 +48,6 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("go.mod and go.sum of the release are tidy", func(t *testing.T) {
 		for _, m := range r.table {
-			if m.kind == kindTool {
-				continue
-			}
 			if err := c.checkTidy(t.Context(), m); err != nil {
 				t.Errorf("%s: %v", m.dir, err)
 			}

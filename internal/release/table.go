@@ -18,7 +18,6 @@ const rootPath = "github.com/leasecache/leasecache"
 const (
 	kindReleased = "released"
 	kindInternal = "internal"
-	kindTool     = "tool"
 )
 
 // A module is a line of modules.txt.

@@ -122,10 +122,12 @@ func (m mutant) write(t *testing.T, root, dir string) string {
 
 func build(t *testing.T, root, binary, overlay string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=mutants", "-o", binary, "-overlay", overlay, "./mutants/suite")
-	if overlay == "" {
-		cmd = exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=mutants", "-o", binary, "./mutants/suite")
+	// Linking is most of it, and debug information most of that.
+	args := []string{"test", "-c", "-tags=mutants", "-ldflags=-s -w", "-o", binary}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
 	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./mutants/suite")...)
 	cmd.Dir = filepath.Join(root, "tests")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("a mutant must compile: %v\n%s", err, out)

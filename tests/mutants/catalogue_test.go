@@ -121,6 +121,7 @@ var catalogue = []mutant{
 	{"join: who joined late waits for what was overtaken", "G3", "invalidate.go", "c.moveOn(s, f.kind, f.take(func(w *waiter[V]) bool { return !f.before(w) }))", "", "G3LocalInvalidationOvertakesTheLoad"},
 	{"join: a moved waiter counts as new", "G3", "flight.go", "\tfor _, w := range ws {\n\t\tif !w.gone {", "\tfor _, w := range ws {\n\t\tw.arrived = s.next()\n\t\tif !w.gone {", "G3WhoMovesOnTakesWhatWasSentAfterHeCame"},
 
+
 	// The core: how many loads run.
 	{"loads: any number of a key", "G2", "wait.go", "if f.starved = e.loads >= maxKeyLoads; f.starved {", "if false {", "G2ProcessRunsTwoLoadsOfAKeyAtMost"},
 	{"loads: any number without a lease", "G2", "unleased.go", "\tif e.loads >= maxKeyLoads {\n\t\treturn false", "\tif false {\n\t\treturn false", "G2LoaderThatIgnoresItsContext"},
@@ -150,6 +151,7 @@ var catalogue = []mutant{
 	{"end: Goexit is an error", "G8", "flight.go", "\tcase o.goexit:\n\t\truntime.Goexit()\n", "\tcase false:\n\t\truntime.Goexit()\n", "G8GoexitInALoader"},
 	{"end: the first unknown attempt is forgotten", "G8", "call.go", "\tunknown := isUnknown(err)\n", "\tunknown := false\n", "G8UnknownAcquisitionIsReleased"},
 	{"end: a caller waits for its result", "G9", "flight.go", "\tcase <-ctx.Done():\n\t\tc.leave(s, w)", "\tcase <-context.Background().Done():\n\t\tc.leave(s, w)", "G9CallersLeaveAtOnce"},
+	{"end: one who has left is waited for", "G9", "flight.go", "\t\tif other == w {", "\t\tif other == w && f.leased {", "G9WaiterLeavesAtOnce"},
 	{"end: a caller waits for its own load", "G9", "load.go", "\t\tcase <-ctx.Done():\n\t\t\tt.Stop()\n\t\t\treturn false\n", "", "G9CallersLeaveAtOnce"},
 	{"end: a caller waits for its read or lease", "G9", "flight.go", "kind != unleasedFlight && c.hasTime(ctx):", "kind != unleasedFlight:", "G8CallersThatLeftBeforeTheLoad"},
 	{"end: calls are not bounded", "G9", "call.go", "\tctx, cancel := context.WithTimeout(ctx, d)\n\tdefer cancel()\n\ttype", "\tctx, cancel := context.WithCancel(ctx)\n\tdefer cancel()\n\ttype", "G9HungServer/eval_only"},

@@ -82,6 +82,7 @@ var endCases = []testCase{
 				e.Errorf("the reader who was there before got %v; want the PanicError", before.err)
 			}
 			late.want(e, "v", leasecache.Loaded, "")
+			e.wantStored("k", "v")
 		},
 	},
 	{
@@ -97,6 +98,7 @@ var endCases = []testCase{
 			}()
 			await(e, "the caller's goroutine ends", done)
 			e.leaseGone("k")
+			e.wantNotStored("k")
 			e.goRead(c, "k", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, "")
 		},
 	},
@@ -294,6 +296,7 @@ var endCases = []testCase{
 			if took := time.Since(start); took > 3*time.Second { // clients have timeouts of 5s
 				e.Errorf("10 reads took %v, with a CallTimeout of 300ms", took)
 			}
+			e.wantNotStored("k")
 		},
 	},
 	{
@@ -306,6 +309,7 @@ var endCases = []testCase{
 			e.goRead(c, "k", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, leasecache.ServerDown)
 			hung.Remove() // the release may be behind the fill, on the same connection
 			e.leaseGone("k")
+			e.wantNotStored("k")
 		},
 	},
 	{

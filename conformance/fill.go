@@ -207,6 +207,7 @@ var fillCases = []testCase{
 			if r.res.TTL > 60*time.Second-500*time.Millisecond {
 				e.Errorf("Read reports a TTL of %v, half a second after the server said 60s at most", r.res.TTL)
 			}
+			e.wantStored("k", "v")
 		},
 	},
 	{
@@ -227,6 +228,7 @@ var fillCases = []testCase{
 			if r.res.TTL > 10*time.Minute-500*time.Millisecond {
 				e.Errorf("Read reports a TTL of %v, half a second after the fill was executed with 10m", r.res.TTL)
 			}
+			e.wantStored("k", "v")
 		},
 	},
 }

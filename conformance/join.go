@@ -196,6 +196,7 @@ var joinCases = []testCase{
 			await(e, "the last read is executed", slow.executed)
 			slow.land <- struct{}{}
 			want("a read after both", "newest", five)
+			e.wantStored("k", "newest")
 		},
 	},
 	{
@@ -306,6 +307,7 @@ var joinCases = []testCase{
 			after.want(e, "new", leasecache.Loaded, leasecache.ServerDown)
 			g.open()
 			before.want(e, "old", leasecache.Loaded, leasecache.ServerDown)
+			e.wantNotStored("k")
 		},
 	},
 	{
@@ -328,6 +330,9 @@ var joinCases = []testCase{
 			await(e, "the late read ends", late.done)
 			if late.err == nil && late.res.Value != "new" {
 				e.Errorf("the late read returned %+v; want the next load's value, or an error", late.res)
+			}
+			if got, ok := e.stored("k"); ok && got != "new" {
+				e.Errorf("stored value = %q; want none, or the next load's", got)
 			}
 		},
 	},
@@ -392,6 +397,7 @@ var joinCases = []testCase{
 			poll.release()
 			next.want(e, "new", leasecache.Hit, "")
 			late.want(e, "new", leasecache.Hit, "")
+			e.wantStored("k", "new")
 		},
 	},
 	{

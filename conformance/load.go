@@ -83,6 +83,11 @@ var loadCases = []testCase{
 			if n := g.count(); n != 3 {
 				e.Errorf("%d loads ran; want three: two that were overtaken, and one for all others", n)
 			}
+			if last := reads[len(reads)-1].res; last.Cached() {
+				e.wantStored("k", last.Value)
+			} else {
+				e.Errorf("the last read returned %+v; want what is cached", last)
+			}
 		},
 	},
 	{
@@ -195,6 +200,8 @@ var loadCases = []testCase{
 			a.want(e, "v", leasecache.Loaded, leasecache.WaitedTooLong)
 			// The place is free again.
 			e.goRead(c, "b", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, leasecache.WaitedTooLong)
+			e.wantNotStored("a")
+			e.wantNotStored("b")
 			if s := c.Stats(); s.Overloads != 1 {
 				e.Errorf("Stats: %d overloads; want one", s.Overloads)
 			}
@@ -230,11 +237,12 @@ var loadCases = []testCase{
 			e.do("SET", e.value(queued[0]), "appeared", "PX", "60000")
 			reads[queued[0]].want(e, "appeared", leasecache.Hit, "")
 			g.open()
-			for _, r := range reads {
+			for key, r := range reads {
 				await(e, "a read ends", r.done)
 				if r.err != nil || !r.res.Cached() {
 					e.Errorf("Read returned %+v, %v", r.res, r.err)
 				}
+				e.wantStored(key, r.res.Value)
 			}
 			if n := g.most(); n != 2 {
 				e.Errorf("%d loads ran at a time; want two", n)
@@ -290,6 +298,7 @@ var loadCases = []testCase{
 			if n := g.count(); n != 3 {
 				e.Errorf("%d loads ran; want three, the last one shared", n)
 			}
+			e.wantNotStored("k")
 		},
 	},
 	{
@@ -309,6 +318,8 @@ var loadCases = []testCase{
 			}
 			g.open()
 			a.want(e, "v", leasecache.Loaded, "")
+			e.wantStored("a", "v")
+			e.wantNotStored("b")
 		},
 	},
 	{

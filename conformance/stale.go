@@ -69,8 +69,10 @@ var staleCases = []testCase{
 			for _, r := range reads[1:] {
 				r.want(e, "old", leasecache.Stale, leasecache.StaleCopy)
 			}
+			e.wantNotStored("k")
 			g.open()
 			reads[0].want(e, "new", leasecache.Loaded, "")
+			e.wantStored("k", "new")
 		},
 	},
 	{
@@ -141,6 +143,7 @@ var staleCases = []testCase{
 			e.goRead(here, "k", loaderOf("wrong", nil)).want(e, "v3", leasecache.Stale, leasecache.StaleCopy)
 			g.open()
 			leader.want(e, "v2", leasecache.Loaded, leasecache.LeaseLost)
+			e.wantNotStored("k")
 		},
 	},
 	{
@@ -169,6 +172,7 @@ var staleCases = []testCase{
 			h.release()
 			before.want(e, "v1", leasecache.Stale, leasecache.StaleCopy)
 			after.want(e, "v2", leasecache.Stale, leasecache.StaleCopy)
+			e.wantNotStored("k")
 		},
 	},
 	{
@@ -188,6 +192,7 @@ var staleCases = []testCase{
 			g.open()
 			leader.want(e, "new", leasecache.Loaded, "")
 			other.want(e, "new", leasecache.Hit, "")
+			e.wantStored("k", "new")
 		},
 	},
 	{

@@ -12,7 +12,7 @@ test: ## Check what is needed, then run everything: images, lint, all tests on a
 	@scripts/test.sh
 
 .PHONY: test-quick
-test-quick: ## Test the core, and the adapters on the embedded server and one real one; for daily work.
+test-quick: ## Test the core and each adapter, and run the suite with goredis on one real server; for daily work.
 	@scripts/test.sh quick
 
 .PHONY: matrix

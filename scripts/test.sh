@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/test.sh        everything: prerequisites, images, lint, the tests of all modules on all servers, the mutants
-# scripts/test.sh quick  what daily work needs: the root, and the adapters on the embedded server and on one real one
+# scripts/test.sh quick  what daily work needs: the root, each adapter by itself, and the suite with goredis on a real server
 # scripts/test.sh matrix the conformance suite alone, in every cell of the matrix: see tests/matrix_test.go
 #
 # Ends with one line for each cell of the matrix that the conformance suite ran in, the time that it took, and one for

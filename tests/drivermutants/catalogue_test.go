@@ -545,6 +545,85 @@ var catalogue = []mutant{
 			return nil
 		})(c)
 	}},
+
+	{"hears of no channel but the first", "SubscriptionHearsItsChannels", func(c *client) {
+		var first sync.Map
+		hearing(func(e *ears) {
+			honest := e.hear
+			e.hear = func(s *subscription, channel string) {
+				if one, _ := first.LoadOrStore(s, channel); one == channel {
+					honest(s, channel)
+				}
+			}
+		})(c)
+	}},
+	{"does not wait until a channel is confirmed", "SubscriptionHearsItsChannels", hearing(func(e *ears) {
+		honest := e.add
+		e.add = func(s *subscription, _ context.Context, channel string) error {
+			s.wg.Go(func() {
+				select {
+				case <-time.After(100 * time.Millisecond): // as when the server is slow
+					honest(s, s.ctx, channel)
+				case <-s.ctx.Done():
+				}
+			})
+			return nil
+		}
+	})},
+	{"keeps channels that were removed", "SubscriptionHearsItsChannels", hearing(func(e *ears) {
+		e.remove = func(*subscription, string) {}
+	})},
+	{"takes a connection for each channel", "SubscriptionsShareAConnection", func(c *client) {
+		hearing(func(e *ears) {
+			e.add = func(s *subscription, ctx context.Context, channel string) error {
+				if s.ctx.Err() != nil {
+					return errClosed
+				}
+				sub, err := newClient(c.addr).Subscribe(s.notify)
+				if err != nil {
+					return err
+				}
+				context.AfterFunc(s.ctx, func() { sub.Close() })
+				return sub.Add(ctx, channel)
+			}
+		})(c)
+	}},
+	{"leaves the connection open when closed", "SubscriptionsShareAConnection", hearing(func(e *ears) {
+		e.close = func(*subscription) {}
+	})},
+	{"does not connect again", "SubscriptionReconnects", hearing(func(e *ears) {
+		e.lost = func(*subscription) {}
+	})},
+	{"forgets its channels when it connects again", "SubscriptionReconnects", hearing(func(e *ears) {
+		honest := e.lost
+		e.lost = func(s *subscription) {
+			s.mu.Lock()
+			channels := s.channels
+			s.channels = map[string]chan struct{}{}
+			s.mu.Unlock()
+			honest(s)
+			for channel := range channels {
+				s.notify(channel)
+			}
+		}
+	})},
+	{"connects again and says nothing", "SubscriptionReconnects", hearing(func(e *ears) {
+		honest := e.lost
+		e.lost = func(s *subscription) {
+			s.mu.Lock()
+			for channel := range s.channels {
+				s.channels[channel] = make(chan struct{}) // as if it were new
+			}
+			s.mu.Unlock()
+			honest(s)
+		}
+	})},
+	{"waits for ever until a channel is confirmed", "AddEndsByItsDeadline", hearing(func(e *ears) {
+		honest := e.add
+		e.add = func(s *subscription, ctx context.Context, channel string) error {
+			return honest(s, context.WithoutCancel(ctx), channel)
+		}
+	})},
 }
 
 // The rest makes faults.

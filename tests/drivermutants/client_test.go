@@ -20,13 +20,14 @@ import (
 )
 
 // client is an honest driver over a pool of connections, with the abilities Get,
-// Bound and Ping. Its steps are fields, so that a mutant is a client with a step
+// Bound, Ping and Subscribe. Its steps are fields, so that a mutant is a client with a step
 // replaced.
 type client struct {
 	addr  string
 	pool  *pool
 	bound time.Duration // 0 for none
 	*steps
+	ears ears // of its subscriptions
 
 	// For mutants.
 	replica string // the address of one
@@ -48,7 +49,7 @@ type steps struct {
 }
 
 func newClient(addr string) *client {
-	return &client{addr: addr, pool: newPool(addr, 16), steps: &steps{
+	return &client{addr: addr, pool: newPool(addr, 16), ears: newEars(), steps: &steps{
 		eval: (*client).doEval, get: (*client).doGet, ping: (*client).doPing, limit: (*client).doLimit,
 		command: command, unknown: isNoScript, send: (*client).doSend, trip: (*conn).roundTrip, reply: reply,
 	}}

@@ -145,6 +145,9 @@ type testCase struct {
 
 // Run runs every case as a subtest of t and returns the counts. It also appends
 // them, as a line, to the file that the environment names in LEASECACHE_REPORT.
+//
+// What is expected to happen is waited for, 30s at the most: where that is not
+// enough, set LEASECACHE_PATIENCE to another duration, such as 2m.
 func Run(t *testing.T, h Harness) Report {
 	t.Helper()
 	switch {
@@ -152,6 +155,9 @@ func Run(t *testing.T, h Harness) Report {
 		t.Fatal("conformance: Harness.Dial and one of Harness.Open and Harness.OpenRouted must be set")
 	case h.OpenRouted != nil && h.DialNode == nil:
 		t.Fatal("conformance: Harness.OpenRouted needs Harness.DialNode")
+	}
+	if errPatience != nil {
+		t.Fatalf("conformance: LEASECACHE_PATIENCE: %v", errPatience)
 	}
 	r := Report{Driver: h.Driver, Server: h.Server, Lacked: map[string]string{}}
 	if r.Server == "" {
@@ -330,12 +336,18 @@ const (
 // patience bounds everything that is expected to happen. It is generous, so
 // that a loaded machine does not fail a case; nothing waits for it to pass. The
 // environment may set another, as a duration, in LEASECACHE_PATIENCE.
-var patience = func() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("LEASECACHE_PATIENCE")); err == nil && d > 0 {
-		return d
+var patience, errPatience = parsePatience(os.Getenv("LEASECACHE_PATIENCE"))
+
+func parsePatience(s string) (time.Duration, error) {
+	if s == "" {
+		return 30 * time.Second, nil
 	}
-	return 30 * time.Second
-}()
+	d, err := time.ParseDuration(s)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%v is no time to wait", d)
+	}
+	return d, err
+}
 
 func newEnv(t *testing.T, h Harness, evalOnly bool) *env {
 	t.Helper()

@@ -42,7 +42,11 @@ func (c *control) close() {
 // It follows redirections.
 func (c *control) do(ctx context.Context, args []string) (resp.Value, error) {
 	if c.h.DialNode == nil || len(args) == 1 {
-		return c.entry.Do(args...)
+		v, err := c.entry.Do(args...)
+		if re, replied := errors.AsType[resp.Error](err); replied && strings.HasPrefix(string(re), "MOVED ") {
+			err = fmt.Errorf("%w: Harness.Dial connects to a node of a cluster, which needs Harness.DialNode as well", err)
+		}
+		return v, err
 	}
 	tag := hashTag(args[1])
 	c.mu.Lock()

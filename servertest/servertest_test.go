@@ -224,3 +224,16 @@ func TestTheScriptHasTheRowsOfTheTable(t *testing.T) {
 		t.Errorf("rows of scripts/images.sh (-table.go +images.sh):\n%s", diff)
 	}
 }
+
+// primaryAddr asks the sentinel for the primary's address.
+func (s *Sentinel) primaryAddr(ctx context.Context) (string, error) {
+	reply, err := do(ctx, s.Sentinel.Addr, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.PrimaryName)
+	if err != nil {
+		return "", err
+	}
+	pair, _ := reply.([]any)
+	if len(pair) != 2 {
+		return "", fmt.Errorf("the sentinel replied %v", reply)
+	}
+	return net.JoinHostPort(fmt.Sprint(pair[0]), fmt.Sprint(pair[1])), nil
+}

@@ -139,9 +139,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // bound returns e with calls that end within d.
 func bound(e driver.Evaler, d time.Duration) driver.Evaler {
-	if s, ok := e.(*Store); ok {
-		return s.evaler
-	}
 	if b, ok := e.(driver.Bounder); ok {
 		return b.Bound(d)
 	}

@@ -89,8 +89,11 @@ func NewStore(e driver.Evaler, opts StoreOptions) (*Store, error) {
 	if e == nil {
 		return nil, errors.New("leasecache: driver is nil: pass what an adapter's New returns")
 	}
-	if s, ok := e.(*Store); ok && s == nil {
-		return nil, errNilStore
+	if s, ok := e.(*Store); ok {
+		if s == nil {
+			return nil, errNilStore
+		}
+		e = s.given // whose bound is this Store's to choose
 	}
 	if v, ok := e.(driver.Validator); ok {
 		if err := v.Validate(); err != nil {

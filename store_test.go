@@ -306,19 +306,20 @@ func TestInvalidateOfNoKeysDoesNothing(t *testing.T) {
 	}
 }
 
-func TestAStoreOnAStoreIsStillBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &scripted{words: []string{"hang"}}
-		inner := mustStore(t, d, time.Second)
-		outer := mustStore(t, inner, 5*time.Second)
-		start := time.Now()
-		if _, err := outer.Eval(t.Context(), pingScript, []string{"k"}, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Eval: %v", err)
-		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("Eval took %v", took)
-		}
-	})
+func TestAStoreOnAStoreHasABoundOfItsOwn(t *testing.T) {
+	for _, bound := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &scripted{words: []string{"hang"}}
+			outer := mustStore(t, mustStore(t, d, time.Second), bound)
+			start := time.Now()
+			if _, err := outer.Eval(t.Context(), pingScript, []string{"k"}, nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Eval: %v", err)
+			}
+			if took := time.Since(start); took != bound {
+				t.Errorf("Eval took %v, want %v", took, bound)
+			}
+		})
+	}
 }
 
 type subscribing struct {
@@ -334,6 +335,8 @@ func TestWakeUpsNeedNoOtherAbility(t *testing.T) {
 	for _, e := range []driver.Evaler{subscribing{}, boundedSubscribing{}} {
 		if s := mustStore(t, e, time.Second); s.wakeups.subscriber == nil {
 			t.Errorf("a Store over a %T does not subscribe", e)
+		} else if s = mustStore(t, s, time.Minute); s.wakeups.subscriber == nil {
+			t.Errorf("a Store over a Store over a %T does not subscribe", e)
 		}
 		s, err := NewStore(e, StoreOptions{NoWakeUps: true})
 		if err != nil {

@@ -143,6 +143,11 @@ func (s *Store) Ping(ctx context.Context) error {
 	var err error
 	if p, ok := s.evaler.(driver.Pinger); ok {
 		err = p.Ping(ctx)
+	} else if p, ok := s.given.(driver.Pinger); ok {
+		// What bounds its calls hides other abilities.
+		_, err = guarded(ctx, s.callTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, p.Ping(ctx)
+		})
 	} else {
 		_, err = s.evaler.Eval(ctx, pingScript, []string{"leasecache:{ping}"}, nil)
 	}

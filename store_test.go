@@ -356,6 +356,20 @@ type pinging struct {
 func (p pinging) Bound(time.Duration) driver.Evaler { return p }
 func (p pinging) Ping(context.Context) error        { return p.err }
 
+// unboundedPinging cannot end its calls, and its ping ends when hang is closed.
+type unboundedPinging struct {
+	driver.Evaler
+	err  error
+	hang chan struct{}
+}
+
+func (p unboundedPinging) Ping(context.Context) error {
+	if p.hang != nil {
+		<-p.hang
+	}
+	return p.err
+}
+
 func TestPingAsksTheDriverOrElseRunsAScript(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -364,6 +378,8 @@ func TestPingAsksTheDriverOrElseRunsAScript(t *testing.T) {
 	}{
 		{"with Ping", pinging{present{fail: errors.New("was asked by a script")}, nil}, nil},
 		{"with Ping that fails", pinging{err: errBroken}, errBroken},
+		{"with Ping, but no bound", unboundedPinging{Evaler: present{fail: errors.New("was asked by a script")}}, nil},
+		{"with Ping that fails, but no bound", unboundedPinging{Evaler: present{}, err: errBroken}, errBroken},
 		{"without", present{}, nil},
 		{"without, and the script fails", present{fail: errBroken}, errBroken},
 	} {
@@ -379,6 +395,13 @@ func TestPingAsksTheDriverOrElseRunsAScript(t *testing.T) {
 		err := mustStore(t, &scripted{words: []string{"hang"}}, time.Second).Ping(t.Context())
 		if took := time.Since(start); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Ping of a server that hangs: %v after %v", err, took)
+		}
+		start = time.Now()
+		hang := make(chan struct{})
+		defer close(hang)
+		err = mustStore(t, unboundedPinging{Evaler: present{}, hang: hang}, time.Second).Ping(t.Context())
+		if took := time.Since(start); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Ping that does not end by itself: %v after %v", err, took)
 		}
 	})
 }

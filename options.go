@@ -52,7 +52,8 @@ type Options struct {
 
 	// PollInterval is the longest time between two looks at the server of a read
 	// that waits for another process. The first come sooner. It is 20 times as
-	// long while the server wakes the read: see
+	// long while the server wakes the read, which it is asked for when there is
+	// CallTimeout left of WaitBound: see
 	// [github.com/leasecache/leasecache/driver.Subscriber]. Default: 50ms.
 	PollInterval time.Duration
 

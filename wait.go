@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/leasecache/leasecache/internal/protocol"
@@ -108,7 +109,7 @@ func (f *flight[V]) look(p *pace, caller *waiter[V]) (ended bool) {
 // watch makes the server wake the flight, if it polls. It is true when that has
 // just begun.
 func (f *flight[V]) watch(p *pace) bool {
-	if p.unwatch != nil || p.full || p.sleep == math.MaxInt64 {
+	if p.unwatch != nil || p.full || p.sleep == math.MaxInt64 || !f.canSubscribe() {
 		return false
 	}
 	var err error
@@ -117,6 +118,15 @@ func (f *flight[V]) watch(p *pace) bool {
 		f.c.stats.failed(ErrorWatch)
 	}
 	return p.unwatch != nil
+}
+
+// canSubscribe reports whether no wait bound passes while the server is asked for
+// messages, for up to CallTimeout: the flight looks after nobody meanwhile.
+func (f *flight[V]) canSubscribe() bool {
+	end := time.Now().Add(f.c.store.callTimeout)
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	return !slices.ContainsFunc(f.waiters, func(w *waiter[V]) bool { return w.deadline.Before(end) })
 }
 
 // stay reports whether the flight goes on. When nobody waits or the cache is

@@ -207,3 +207,35 @@ func TestManyWhoWaitAtOnceSubscribeOnce(t *testing.T) {
 		b.want(t, "by twenty at once", "subscribe", "add one", "remove one")
 	})
 }
+
+// held is a driver on whose server another process holds the lease of every key.
+type held struct{ *switchboard }
+
+func (h held) Bound(time.Duration) driver.Evaler { return h }
+
+func (held) Eval(_ context.Context, s *driver.Script, _, _ []string) (driver.Reply, error) {
+	if s.Name() == "read" {
+		return driver.List(driver.Int(4), driver.Int(60000)), nil
+	}
+	return driver.Int(1), nil
+}
+
+func TestAWaitBoundHoldsWhileTheServerIsAskedForMessages(t *testing.T) {
+	for _, bound := range []time.Duration{100 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &switchboard{hang: true}
+			c := mustCache(t, held{b}, Options{WaitBound: bound})
+			start := time.Now()
+			res, err := c.Read(t.Context(), "k", func(context.Context) (string, error) { return "loaded", nil })
+			if took := time.Since(start); took != bound || err != nil || res.Uncached != WaitedTooLong {
+				t.Errorf("with a WaitBound of %v: %+v, %v after %v", bound, res, err, took)
+			}
+			if asked := len(b.since()) > 0; asked != (bound >= defaultCallTimeout) {
+				t.Errorf("with a WaitBound of %v it was asked for messages: %v", bound, asked)
+			}
+			if err := c.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -53,7 +53,7 @@ func (w *wakeups) watch(ctx context.Context, channel string, wake func()) (stop 
 		return nil, nil
 	}
 	if w.sub == nil {
-		sub, err := w.subscriber.Subscribe(w.wake)
+		sub, err := w.connect()
 		if err != nil {
 			if errors.Is(err, errors.ErrUnsupported) {
 				w.subscriber, err = nil, nil
@@ -78,7 +78,7 @@ func (w *wakeups) watch(ctx context.Context, channel string, wake func()) (stop 
 
 	if isNew {
 		ctx, cancel := context.WithTimeout(ctx, w.timeout)
-		t.err = sub.Add(ctx, channel)
+		t.err = add(ctx, sub, channel)
 		cancel()
 		if t.err != nil {
 			w.mu.Lock()
@@ -87,7 +87,7 @@ func (w *wakeups) watch(ctx context.Context, channel string, wake func()) (stop 
 			}
 			w.retry = time.Now().Add(wakeRetry)
 			w.mu.Unlock()
-			sub.Remove(channel) // its outcome may be unknown
+			remove(sub, channel) // its outcome may be unknown
 		}
 		close(t.ready)
 	}
@@ -125,7 +125,7 @@ func (w *wakeups) tidy() {
 	for channel, t := range w.topics {
 		if len(t.waiters) == 0 && time.Since(t.left) >= wakeLinger {
 			delete(w.topics, channel)
-			w.sub.Remove(channel)
+			remove(w.sub, channel)
 		}
 	}
 	if len(w.topics) == 0 {
@@ -164,6 +164,27 @@ func (w *wakeups) disconnect() {
 	w.sweep.Stop()
 	go func() {
 		defer close(closing)
-		_ = sub.Close() // nothing more can be done about an error
+		var err error // nothing more can be done about it
+		defer recovered("driver", &err)
+		err = sub.Close()
 	}()
+}
+
+// The goroutines here have no caller, so a panic of the driver would end the
+// process.
+
+func (w *wakeups) connect() (sub driver.Subscription, err error) {
+	defer recovered("driver", &err)
+	return w.subscriber.Subscribe(w.wake)
+}
+
+func add(ctx context.Context, sub driver.Subscription, channel string) (err error) {
+	defer recovered("driver", &err)
+	return sub.Add(ctx, channel)
+}
+
+func remove(sub driver.Subscription, channel string) {
+	var err error // nobody asks for it
+	defer recovered("driver", &err)
+	sub.Remove(channel)
 }

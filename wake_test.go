@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,13 +22,17 @@ type switchboard struct {
 	notify func(channel string)
 	err    error // of Subscribe
 	addErr error
-	hang   bool // Add, until its context ends
+	hang   bool   // Add, until its context ends
+	bug    string // the method that panics
 }
 
 func (b *switchboard) note(call string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls = append(b.calls, call)
+	if name, _, _ := strings.Cut(call, " "); name == b.bug {
+		panic("a bug in the driver")
+	}
 }
 
 // since returns what was asked for since it was called last.
@@ -236,6 +241,27 @@ func TestAWaitBoundHoldsWhileTheServerIsAskedForMessages(t *testing.T) {
 			if err := c.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+func TestAPanicOfTheDriverEndsNoProcess(t *testing.T) {
+	for _, bug := range []string{"subscribe", "add", "remove", "close"} {
+		inExchange(t, func(t *testing.T, w *wakeups, b *switchboard) {
+			b.bug = bug
+			stop, err := w.watch(t.Context(), "one", func() {})
+			if panicked := bug == "subscribe" || bug == "add"; panicked != (err != nil) || err != nil && !strings.Contains(err.Error(), "the driver panicked: a bug in the driver") {
+				t.Errorf("panic in %s: watch: %v", bug, err)
+			}
+			if stop != nil {
+				stop()
+			}
+			time.Sleep(3 * wakeLinger)
+			if calls := b.since(); !slices.Contains(calls, bug) && !slices.Contains(calls, bug+" one") {
+				t.Errorf("asked of the driver: %q; want it to meet the bug in %s", calls, bug)
+			}
+			b.bug = ""
+			mustWatch(t, w, "one", func() {})()
 		})
 	}
 }

@@ -272,9 +272,14 @@ func (s *subscription) read(ctx context.Context, l *link) error {
 	for {
 		ctx, cancel := context.WithTimeout(ctx, 3*s.ping)
 		v, err := redis.ReceiveContext(l.conn, ctx)
+		silent := isOver(ctx)
 		cancel()
 		_, replied := errors.AsType[redis.Error](err)
 		if err != nil && !replied {
+			if silent && s.ctx.Err() == nil {
+				// Lest serve takes it for a read timeout of the connection.
+				err = fmt.Errorf("no word from the server for %v", 3*s.ping)
+			}
 			return err
 		}
 		kind, channel := push(v)

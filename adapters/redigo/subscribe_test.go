@@ -159,6 +159,25 @@ func TestAConnectionForMessagesThatHangsIsReplaced(t *testing.T) {
 	})
 }
 
+func TestAServerThatHangsIsNotAskedMoreOftenAfterwards(t *testing.T) {
+	t.Parallel()
+	var hangs atomic.Bool
+	s := serve(t, func(args []string) string {
+		if args[0] == "PING" && hangs.CompareAndSwap(true, false) {
+			return hang
+		}
+		return confirm(args)
+	})
+	sub, heard := subscribe(t, s.pool(t))
+	mustAdd(t, sub, "a")
+	hangs.Store(true)
+	eventually(t, "it is subscribed to again", func() bool { return heard.Load() == 1 })
+	mustClose(t, sub)
+	if ping := sub.(*subscription).ping; ping != firstPing {
+		t.Errorf("it asks every %v; want every %v, because the connection's read timeout is no shorter", ping, firstPing)
+	}
+}
+
 func TestAShortReadTimeoutIsOutpaced(t *testing.T) {
 	t.Parallel()
 	s := serve(t, confirm)

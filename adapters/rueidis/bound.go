@@ -103,14 +103,15 @@ func (b *bound) do(call context.Context, c Client, cmd rueidis.Completed) rueidi
 		return c.Do(call, cmd)
 	}
 	if until := b.until.Load(); until == 0 || int64(time.Since(b.made)) >= until {
-		defer b.direct.Add(-1)
 		if b.direct.Add(1) <= maxDirect {
+			defer b.direct.Add(-1)
 			r := c.Do(call, cmd)
 			if r.NonRedisError() != nil && call.Err() != nil {
 				b.until.Store(int64(time.Since(b.made) + guardAfter))
 			}
 			return r
 		}
+		b.direct.Add(-1)
 	}
 	result := make(chan rueidis.RedisResult, 1)
 	go func() {

@@ -5,8 +5,10 @@ package valkeygo
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +125,43 @@ func TestBoundsGuardAllButTheFirstCalls(t *testing.T) {
 			t.Errorf("a call after that ended after %v with %v; want an error after 1s", took, err)
 		}
 		time.Sleep(2 * time.Hour) // for the goroutines that were left behind
+	})
+}
+
+func TestAGuardedCallTakesNoPlaceOfTheOthers(t *testing.T) {
+	client := failing(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		var guarded atomic.Int32
+		client.do = func(context.Context) valkey.ValkeyResult {
+			if strings.Contains(string(debug.Stack()), "(*bound).do in goroutine") {
+				guarded.Add(1)
+			}
+			<-ended
+			return valkey.NewErrorResult(errors.New("no matter"))
+		}
+		e := evaler{client: client, bound: &bound{d: time.Minute, made: time.Now()}}
+		var wg sync.WaitGroup
+		call := func() { _, _ = eval(t.Context(), e) }
+		begin := func(n int) {
+			for range n {
+				wg.Go(call)
+			}
+			synctest.Wait()
+		}
+		begin(maxDirect)
+		begin(10)
+		if n := guarded.Load(); n != 10 {
+			t.Errorf("of %d calls %d were guarded; want 10", maxDirect+10, n)
+		}
+		ended <- struct{}{} // of one that has no guard: they receive in order
+		synctest.Wait()
+		begin(1)
+		if n := guarded.Load(); n != 10 {
+			t.Errorf("%d calls were guarded, the last of them while %d others had no guard; want 10", n, maxDirect-1)
+		}
+		close(ended)
+		wg.Wait()
 	})
 }
 

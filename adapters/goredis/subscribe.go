@@ -122,6 +122,7 @@ func (s *subscription) add(ctx context.Context, channel string) error {
 		if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "MOVED" {
 			return err
 		}
+		s.Remove(channel) // from there
 		s.reload(ctx)
 		if !s.pause(ctx, feedRetry) {
 			return err
@@ -162,6 +163,8 @@ func (s *subscription) attempt(ctx context.Context, channel string, again *atomi
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-s.ctx.Done():
+		return redis.ErrClosed
 	}
 }
 

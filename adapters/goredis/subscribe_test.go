@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,6 +89,70 @@ func TestASubscriptionEndsWhenTheServerHangs(t *testing.T) {
 				t.Error("Add after Close returned nil")
 			}
 		})
+	}
+}
+
+func TestCloseEndsAnAddWithoutADeadline(t *testing.T) {
+	s := serve(t, func(args []string) string {
+		if args[0] == "ssubscribe" {
+			return hang
+		}
+		return confirm(args)
+	})
+	sub, _ := subscribe(t, s.client(t, redis.Options{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // lest the test hangs when it fails
+	added := make(chan error, 1)
+	go func() { added <- sub.Add(ctx, "a") }()
+	eventually(t, "the server is asked", func() bool { return s.Count("ssubscribe") == 1 })
+	closed := make(chan error, 1)
+	go func() { closed <- sub.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(tooLong):
+		t.Errorf("Close has not returned after %v", tooLong)
+	}
+	if err := <-added; err == nil {
+		t.Error("Add returned nil")
+	}
+}
+
+func TestAConnectionToWhereASlotWasIsClosed(t *testing.T) {
+	old := serve(t, func(args []string) string {
+		if args[0] == "ssubscribe" && args[1] == "a" {
+			return "-MOVED 1 127.0.0.1:1\r\n"
+		}
+		return confirm(args)
+	}).client(t, redis.Options{})
+	owner := serve(t, confirm).client(t, redis.Options{})
+	var moved atomic.Bool
+	sub, _ := subscribe(t, old)
+	s := sub.(*subscription)
+	s.route = func(_ context.Context, channel string) (*redis.Client, error) {
+		if channel == "b" || !moved.Load() {
+			return old, nil
+		}
+		return owner, nil
+	}
+	s.reload = func(context.Context) { moved.Store(true) }
+	feeds := func() (on []*redis.Client) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Collect(maps.Keys(s.feeds))
+	}
+	mustAdd(t, sub, "a")
+	eventually(t, "there is a connection to the owner alone", func() bool { return slices.Equal(feeds(), []*redis.Client{owner}) })
+
+	moved.Store(false)
+	mustAdd(t, sub, "b")
+	sub.Remove("a")
+	eventually(t, "there is a connection to the other server alone", func() bool { return slices.Equal(feeds(), []*redis.Client{old}) })
+	mustAdd(t, sub, "a")
+	if n := len(feeds()); n != 2 {
+		t.Errorf("there are %d connections, want one for each channel", n)
 	}
 }
 

@@ -48,6 +48,6 @@ func (e evaler) reload(ctx context.Context, err error) {
 		return
 	}
 	if _, ok := errors.AsType[redis.Error](err); !ok {
-		c.ReloadState(ctx) // in the background, a few times a second at the most
+		c.ReloadState(ctx) // in the background, one at a time
 	}
 }

@@ -2,6 +2,7 @@ package leasecache
 
 import (
 	"context"
+	"time"
 
 	"github.com/leasecache/leasecache/internal/protocol"
 )
@@ -52,7 +53,7 @@ func (c *Cache[V]) getShared(ctx context.Context, key string) (stored string, ok
 	if h.wire < maxHotReads { // then there is no next one
 		h.wire++
 		s.mu.Unlock()
-		defer c.landed(s, key, h)
+		defer func() { c.landed(s, key, h, outage(ctx, err)) }()
 		return c.getStored(ctx, key)
 	}
 	r := h.next
@@ -71,24 +72,39 @@ func (c *Cache[V]) getShared(ctx context.Context, key string) (stored string, ok
 }
 
 // landed ends a read that was on the wire, and sends the next one, in a goroutine
-// because it belongs to all who joined it.
-func (c *Cache[V]) landed(s *shard[V], key string, h *hotKey) {
+// because it belongs to all who joined it. After an outage they have that instead:
+// it holds no data, and a server that hangs should cost them no second wait.
+func (c *Cache[V]) landed(s *shard[V], key string, h *hotKey, outage error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := h.next
-	if r == nil {
-		if h.wire--; h.wire == 0 {
-			delete(s.hot, key)
-		}
+	h.next = nil
+	if r != nil && outage == nil {
+		go c.send(s, key, h, r)
 		return
 	}
-	h.next = nil
-	go c.send(s, key, h, r)
+	if r != nil {
+		r.err = outage
+		close(r.done)
+	}
+	if h.wire--; h.wire == 0 {
+		delete(s.hot, key)
+	}
+}
+
+// outage returns err if it says that the server is unavailable, and that is not
+// because ctx ended. The client's timer may run ahead of ctx's by a moment.
+func outage(ctx context.Context, err error) error {
+	deadline, ok := ctx.Deadline()
+	if err == nil || !isUnavailable(err) || ctx.Err() != nil || ok && time.Until(deadline) <= time.Millisecond {
+		return nil
+	}
+	return err
 }
 
 // send runs a read that others have joined.
 func (c *Cache[V]) send(s *shard[V], key string, h *hotKey, r *hotRead) {
-	defer c.landed(s, key, h)
+	defer func() { c.landed(s, key, h, outage(r.ctx, r.err)) }()
 	defer close(r.done)
 	if !c.work.begin() {
 		r.err = ErrClosed

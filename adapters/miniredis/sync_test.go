@@ -1076,12 +1076,49 @@ func TestASharedReadIsLeftAtOnceAndFailsForAll(t *testing.T) {
 		stays := b.goRead(get(c), "k", never)
 		b.at(time.Second)
 		cancel()
+		b.at(5 * time.Second)
+		late := b.goRead(get(c), "k", never)
 		b.at(time.Minute)
 		leaves.wantError(b, time.Second, context.Canceled)
-		for _, r := range direct {
+		for _, r := range append(direct, stays, late) {
 			r.wantError(b, 10*time.Second, leasecache.ErrUnavailable)
 		}
-		stays.wantError(b, 20*time.Second, leasecache.ErrUnavailable)
+		if n := len(s.sent("get")); n != 2 {
+			b.Errorf("%d GETs were sent, want 2: those who wait for them should not wait once more", n)
+		}
+		s.crossing()
+		b.put("one", time.Hour)
+		after := []*call{b.goRead(get(c), "k", never), b.goRead(get(c), "k", never)}
+		b.at(2 * time.Minute)
+		for _, r := range after {
+			r.want(b, time.Minute+2*time.Second, "one", 0, "")
+		}
+		if n := c.Stats().SharedReads; n != 3 {
+			b.Errorf("%d shared reads, want 3: the last two have nobody to wait for", n)
+		}
+	})
+}
+
+func TestADeadlineOfOneWhoReadsIsNoneOfThoseWhoShareTheNextRead(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := b.spy()
+		c := b.cacheOn(b.store(s, 10*time.Second), leasecache.Options{ShareReads: true})
+		b.put("one", time.Hour)
+		s.setFate(only("get", hang))
+		never := returns("wrong", 0)
+		var hasty []*call
+		for range 2 {
+			ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+			hasty = append(hasty, b.goReadContext(ctx, cancel, get(c), "k", never))
+		}
+		stays := b.goRead(get(c), "k", never)
+		b.at(time.Second)
+		s.setFate(nil)
+		b.at(time.Minute)
+		for _, r := range hasty {
+			r.wantError(b, 2*time.Second, context.DeadlineExceeded)
+		}
+		stays.want(b, 2*time.Second, "one", 0, "")
 	})
 }
 

@@ -377,6 +377,7 @@ func (f *feed) receive() {
 			asked = false
 			f.handle(m)
 		case isReply:
+			asked = false
 			f.answer("", "", driver.ParseServerError(err.Error(), err)) // in the order that they were asked
 		case isNet && timeout.Timeout() && !asked:
 			asked = true

@@ -172,6 +172,22 @@ func TestAConnectionForMessagesThatHangsIsReplaced(t *testing.T) {
 	eventually(t, "both channels are subscribed to again, and said to have missed some", func() bool { return heard.Load() == 2 })
 }
 
+func TestAServerThatRefusesToBePingedIsThere(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(args []string) string {
+		if args[0] == "ping" {
+			return "-NOPERM User has no permissions to run the 'ping' command\r\n"
+		}
+		return confirm(args)
+	})
+	sub, heard := subscribe(t, s.client(t, redis.Options{}))
+	mustAdd(t, sub, "a")
+	eventually(t, "it is asked three times", func() bool { return s.Count("ping") == 3 })
+	if n := heard.Load(); n != 0 {
+		t.Errorf("it notified %d times; want none, because its connection works", n)
+	}
+}
+
 func TestAChannelThatIsRefusedIsAnErrorOfItsOwn(t *testing.T) {
 	s := serve(t, func(args []string) string {
 		if len(args) > 1 && args[1] == "theirs" || args[0] == "sunsubscribe" {

@@ -42,6 +42,13 @@ var (
 	// last try, when a load's lease ended before its value was cached.
 	ErrLeaseLost = errors.New("leasecache: the lease was lost during the load (invalidated, expired or evicted); what was loaded is not cached")
 
+	// ErrHolderFailed is wrapped when another read's load of the key failed a
+	// moment ago, in this process or another: see [Options.FailureBackoff]. The
+	// error says what that load's error said, and does not wrap it, because it may
+	// come from another process. Those who waited for a load in the process that
+	// ran it get its error itself.
+	ErrHolderFailed = errors.New("leasecache: another read's load failed a moment ago")
+
 	// ErrLoadTimeout is returned when a load took longer than
 	// [Options.LoadTimeout]. It wraps [context.DeadlineExceeded].
 	ErrLoadTimeout = fmt.Errorf("leasecache: the load took longer than LoadTimeout: %w", context.DeadlineExceeded)

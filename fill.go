@@ -69,7 +69,7 @@ func (f *flight[V]) fillFrom(l *load[V], leader *waiter[V], lease protocol.Lease
 	o := f.loaded(l)
 	p := f.prepare(l, &o)
 	if !p.store {
-		c.release(f.key, f.keys, lease)
+		c.releaseMarked(f.key, f.keys, lease, f.mark(o))
 		f.finish(f.before, leader, o, p.encoded)
 		ev.Err, ev.Outcome = o.err, LoadFailed
 		if o.err == nil || o.notFound {
@@ -97,7 +97,7 @@ func (f *flight[V]) fillFrom(l *load[V], leader *waiter[V], lease protocol.Lease
 	switch {
 	case err != nil:
 		c.stats.failed(ErrorFill)
-		c.release(f.key, f.keys, lease)
+		c.releaseMarked(f.key, f.keys, lease, markAfter(err))
 		o.uncached = reasonOf(err)
 		ev.Outcome, ev.Err = LoadFillFailed, err
 		f.finish(f.before, leader, o, p.encoded)

@@ -71,6 +71,8 @@ type flight[V any] struct {
 	leased  bool          // a load under a lease runs
 	starved bool          // it waits for one of the key's slots
 	wake    chan struct{} // something changed: look again
+
+	overMark bool // its next read takes the lease in place of a mark; of who reads
 }
 
 // waiter is a read that waits.

@@ -93,6 +93,16 @@ type Options struct {
 	// that cannot be decoded. Default: 1s.
 	DropBackoff time.Duration
 
+	// FailureBackoff is for how long a load that failed keeps other reads of its
+	// key from repeating it: they get [ErrHolderFailed] with its error's text, or
+	// the stale copy where there is one. After a load whose value was not stored
+	// they load at once, each process by itself, as far as MaxUnleasedLoads goes.
+	// Invalidate ends it; Refresh goes ahead. The text, up to 256 bytes, is kept
+	// on the server for that time: it must not hold what others who may read there
+	// should not see. Negative: none, and reads go ahead whatever others have left.
+	// Default: 100ms. At least 1ms.
+	FailureBackoff time.Duration
+
 	// Codec turns values into bytes. Default: [JSON]; strings and byte slices
 	// are stored as they are.
 	Codec Codec
@@ -138,6 +148,7 @@ const (
 	mostValueSize       = 512 << 20
 	defaultNotFoundTTL  = time.Minute
 	defaultDropBackoff  = time.Second
+	defaultFailBackoff  = 100 * time.Millisecond
 	firstPoll           = 2 * time.Millisecond
 	maxRereads          = 3
 	// queuedPolls is how many poll intervals pass between two looks of a read that
@@ -175,10 +186,16 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.WaitBound, min(o.Lease+defaultWaitMargin, mostDuration))
 	setDefault(&o.PollInterval, defaultPollInterval)
 	setDefault(&o.DropBackoff, defaultDropBackoff)
+	setDefault(&o.FailureBackoff, defaultFailBackoff)
 	setDefault(&o.MaxUnleasedLoads, defaultUnleased)
 	setDefault(&o.MaxValueSize, defaultValueSize)
 	if o.Stale != 0 {
 		if err := checkDuration("Options.Stale", o.Stale); err != nil {
+			return o, err
+		}
+	}
+	if o.FailureBackoff > 0 {
+		if err := checkDuration("Options.FailureBackoff", o.FailureBackoff); err != nil {
 			return o, err
 		}
 	}

@@ -39,6 +39,7 @@ func TestOnlyTTLHasToBeSet(t *testing.T) {
 		{"OnUnavailable", o.OnUnavailable, UnavailableFail},
 		{"OnLeaseLost", o.OnLeaseLost, LostReturn},
 		{"DropBackoff", o.DropBackoff, time.Second},
+		{"FailureBackoff", o.FailureBackoff, 100 * time.Millisecond},
 		{"Codec", o.Codec, nil},
 	} {
 		if test.got != test.want {
@@ -62,7 +63,7 @@ func TestDefaultsFollowFromWhatIsSet(t *testing.T) {
 		Prefix: "p:", TTL: time.Hour, NotFoundTTL: 2 * time.Hour, Jitter: 0.1, Stale: time.Second,
 		Lease: time.Second, LoadTimeout: 2 * time.Second, WaitBound: 3 * time.Second, PollInterval: 4 * time.Second,
 		MaxLoads: 5, MaxUnleasedLoads: 6, MaxValueSize: 7, OnUnavailable: UnavailableLoad, OnLeaseLost: LostFail,
-		DropBackoff: 8 * time.Second, Codec: JSON,
+		DropBackoff: 8 * time.Second, FailureBackoff: 9 * time.Second, Codec: JSON,
 	}
 	got, err := set.withDefaults()
 	if err != nil {
@@ -80,7 +81,7 @@ func equal(a, b Options) bool {
 		a.Stale == b.Stale && a.Lease == b.Lease && a.LoadTimeout == b.LoadTimeout && a.WaitBound == b.WaitBound &&
 		a.PollInterval == b.PollInterval && a.MaxLoads == b.MaxLoads && a.MaxUnleasedLoads == b.MaxUnleasedLoads &&
 		a.MaxValueSize == b.MaxValueSize && a.OnUnavailable == b.OnUnavailable && a.OnLeaseLost == b.OnLeaseLost &&
-		a.DropBackoff == b.DropBackoff && a.Codec == b.Codec
+		a.DropBackoff == b.DropBackoff && a.FailureBackoff == b.FailureBackoff && a.Codec == b.Codec
 }
 
 func TestAnOptionOutOfBoundsIsAnErrorThatNamesFieldValueAndBound(t *testing.T) {
@@ -132,6 +133,8 @@ func TestAnOptionOutOfBoundsIsAnErrorThatNamesFieldValueAndBound(t *testing.T) {
 		{"MaxUnleasedLoads beyond all sense", func(o *Options) { o.MaxUnleasedLoads = math.MaxInt }, nil, []string{"Options.MaxUnleasedLoads", "to 1073741824"}},
 		{"MaxValueSize below zero", func(o *Options) { o.MaxValueSize = -1 }, nil, []string{"Options.MaxValueSize", "-1", "from 1"}},
 		{"MaxValueSize above what a server takes", func(o *Options) { o.MaxValueSize = 512<<20 + 1 }, nil, []string{"Options.MaxValueSize", "536870913", "to 536870912"}},
+		{"FailureBackoff below a millisecond", func(o *Options) { o.FailureBackoff = 999 * time.Microsecond }, nil, []string{"Options.FailureBackoff", "999µs", "at least 1ms"}},
+		{"FailureBackoff beyond all sense", func(o *Options) { o.FailureBackoff = math.MaxInt64 }, nil, []string{"Options.FailureBackoff", "at most 100 years"}},
 		{"unknown OnUnavailable", func(o *Options) { o.OnUnavailable = 2 }, nil, []string{"Options.OnUnavailable", "2", "UnavailableFail or UnavailableLoad"}},
 		{"unknown OnLeaseLost", func(o *Options) { o.OnLeaseLost = 3 }, nil, []string{"Options.OnLeaseLost", "3", "LostReturn, LostReread or LostFail"}},
 	} {
@@ -172,7 +175,10 @@ func TestBoundsAreInclusive(t *testing.T) {
 		"largest MaxValueSize":     func(o *Options) { o.MaxValueSize = 512 << 20 },
 		"prefix with other braces": func(o *Options) { o.Prefix = "a}b" },
 		"binary prefix":            func(o *Options) { o.Prefix = "\x00\xff" },
+		"no FailureBackoff":        func(o *Options) { o.FailureBackoff = -1 },
+		"least FailureBackoff":     func(o *Options) { o.FailureBackoff = math.MinInt64 },
 		"all of a millisecond": func(o *Options) {
+			o.FailureBackoff = time.Millisecond
 			o.TTL, o.NotFoundTTL, o.Stale, o.Lease = time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond
 			o.LoadTimeout, o.WaitBound, o.PollInterval, o.DropBackoff = time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond
 		},

@@ -7,7 +7,8 @@ import "context"
 // key in one process share a load that began after all of them.
 //
 // While another process loads the key, Refresh waits for its lease and then
-// loads again, since that load began earlier. The errors are those of
+// loads again, since that load began earlier. It loads also if another's load has
+// just failed. The errors are those of
 // [Cache.Get].
 func (c *Cache[V]) Refresh(ctx context.Context, key string, load func(context.Context) (V, error)) (Result[V], error) {
 	if err := c.check(key, load); err != nil {

@@ -10,10 +10,18 @@ import (
 // waits for it should not have to wait until it runs out, and whoever held it
 // need not wait for its release. Bounded by CallTimeout.
 func (c *Cache[V]) release(key string, keys protocol.Keys, lease protocol.Lease) {
+	c.releaseMarked(key, keys, lease, protocol.NoMark)
+}
+
+// releaseMarked is release that leaves a mark, unless there is no FailureBackoff.
+func (c *Cache[V]) releaseMarked(key string, keys protocol.Keys, lease protocol.Lease, mark protocol.Mark) {
+	if c.opts.FailureBackoff < 0 {
+		mark = protocol.NoMark
+	}
 	c.work.extend()
 	go func() {
 		defer c.work.end()
-		reply, err := c.store.call(context.Background(), key, protocol.ReleaseCall(keys, lease))
+		reply, err := c.store.call(context.Background(), key, protocol.ReleaseCall(keys, lease, mark, max(c.opts.FailureBackoff, 0)))
 		if err == nil {
 			_, err = protocol.ParseRelease(reply)
 		}

@@ -45,6 +45,9 @@ const (
 	// WaitedTooLong: the read waited for [Options.WaitBound] and then loaded
 	// without a lease.
 	WaitedTooLong Reason = "wait bound passed"
+	// HolderNotStored: another's load of the key was not stored a moment ago, so
+	// this one ran without a lease. See [Options.FailureBackoff].
+	HolderNotStored Reason = "another's load was not stored"
 	// ServerDown: the server did not answer.
 	ServerDown Reason = "server unavailable"
 	// CannotDecode: what is cached cannot be decoded, and was dropped for this

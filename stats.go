@@ -41,6 +41,8 @@ type Stats struct {
 	FillsPresent uint64
 	// Overloads are reads that got ErrOverloaded.
 	Overloads uint64
+	// HolderFailed are reads that got ErrHolderFailed.
+	HolderFailed uint64
 	// Undecodable are cached values that could not be decoded.
 	Undecodable uint64
 	// Invalidated are keys that the server confirmed as invalidated.
@@ -88,7 +90,7 @@ var errorReasons = [...]ErrorReason{
 
 type counters struct {
 	hits, misses, refreshes, loads, unleasedLoads, joined, shared, waits, waitTimeouts, staleServed,
-	fillsAccepted, fillsRejected, fillsPresent, overloads, undecodable, invalidated atomic.Uint64
+	fillsAccepted, fillsRejected, fillsPresent, overloads, holderFailed, undecodable, invalidated atomic.Uint64
 	errors [len(errorReasons)]atomic.Uint64
 }
 
@@ -116,6 +118,7 @@ func (c *counters) snapshot() Stats {
 		FillsRejected: c.fillsRejected.Load(),
 		FillsPresent:  c.fillsPresent.Load(),
 		Overloads:     c.overloads.Load(),
+		HolderFailed:  c.holderFailed.Load(),
 		Undecodable:   c.undecodable.Load(),
 		Invalidated:   c.invalidated.Load(),
 		Errors:        map[ErrorReason]uint64{},
@@ -148,6 +151,7 @@ func (s *Stats) add(o Stats) {
 	s.FillsRejected += o.FillsRejected
 	s.FillsPresent += o.FillsPresent
 	s.Overloads += o.Overloads
+	s.HolderFailed += o.HolderFailed
 	s.Undecodable += o.Undecodable
 	s.Invalidated += o.Invalidated
 	if s.Errors == nil {

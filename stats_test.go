@@ -18,7 +18,7 @@ func TestEveryCountIsInTheSnapshotAndInTheSum(t *testing.T) {
 	n := uint64(0)
 	for i, field := range []interface{ Store(uint64) }{
 		&c.hits, &c.misses, &c.refreshes, &c.loads, &c.unleasedLoads, &c.joined, &c.shared, &c.waits, &c.waitTimeouts,
-		&c.staleServed, &c.fillsAccepted, &c.fillsRejected, &c.fillsPresent, &c.overloads, &c.undecodable, &c.invalidated,
+		&c.staleServed, &c.fillsAccepted, &c.fillsRejected, &c.fillsPresent, &c.overloads, &c.holderFailed, &c.undecodable, &c.invalidated,
 	} {
 		n = uint64(i + 1)
 		field.Store(n)
@@ -31,7 +31,8 @@ func TestEveryCountIsInTheSnapshotAndInTheSum(t *testing.T) {
 	c.failed("a reason that is not listed")
 	want := Stats{
 		Hits: 1, Misses: 2, Refreshes: 3, Loads: 4, UnleasedLoads: 5, Joined: 6, SharedReads: 7, Waits: 8, WaitTimeouts: 9,
-		StaleServed: 10, FillsAccepted: 11, FillsRejected: 12, FillsPresent: 13, Overloads: 14, Undecodable: 15, Invalidated: 16,
+		StaleServed: 10, FillsAccepted: 11, FillsRejected: 12, FillsPresent: 13, Overloads: 14, HolderFailed: 15,
+		Undecodable: 16, Invalidated: 17,
 		Errors: map[ErrorReason]uint64{
 			ErrorLoader: 1, ErrorLoaderPanic: 2, ErrorLoadTimeout: 3, ErrorTTL: 4, ErrorEncode: 5, ErrorTooLarge: 6,
 			ErrorRead: 7, ErrorFill: 8, ErrorRelease: 9, ErrorInvalidate: 10, ErrorDrop: 11, ErrorWatch: 12,

@@ -209,11 +209,14 @@ func (f *flight[V]) readOrLease(reserved bool, caller *waiter[V]) (wait time.Dur
 	f.step = f.shard.next()
 	f.shard.mu.Unlock()
 
+	overMark := f.overMark || f.kind == refreshFlight || c.opts.FailureBackoff < 0
+	f.overMark = false
 	sent := time.Now()
 	r, err := c.read(ctx, f.key, f.keys, token, protocol.ReadOptions{
-		Lease:   c.opts.Lease,
-		Stale:   c.opts.Stale > 0 && f.kind != refreshFlight,
-		Refresh: f.kind == refreshFlight,
+		Lease:    c.opts.Lease,
+		Stale:    c.opts.Stale > 0 && f.kind != refreshFlight,
+		Refresh:  f.kind == refreshFlight,
+		OverMark: overMark,
 	})
 	if err != nil {
 		c.stats.failed(ErrorRead)
@@ -221,14 +224,19 @@ func (f *flight[V]) readOrLease(reserved bool, caller *waiter[V]) (wait time.Dur
 		f.unavailable(err)
 		return 0, true
 	}
-	if r.State == protocol.StateLeased {
+	switch r.State {
+	case protocol.StateLeased:
 		f.lead(r, caller)
 		return 0, true
+	case protocol.StateUnstored:
+		return f.unstoredElsewhere()
 	}
 	f.abandon(reserved, "")
 	switch r.State {
 	case protocol.StateValue:
 		return f.hit(r, sent)
+	case protocol.StateFailed:
+		return f.failedElsewhere(r.Text)
 	case protocol.StateStale:
 		f.serveStale(r)
 	}

@@ -258,7 +258,7 @@ func cases() []testCase {
 	}
 	for _, group := range [][]testCase{
 		scriptCases, fillCases, loadCases, joinCases,
-		staleCases, invalidateCases, endCases, valueCases, wakeCases,
+		staleCases, invalidateCases, endCases, backoffCases, valueCases, wakeCases,
 	} {
 		all = append(all, group...)
 	}
@@ -502,6 +502,9 @@ func newCache[V any](e *env, d driver.Evaler, o leasecache.Options) *leasecache.
 	}
 	if o.Lease == 0 {
 		o.Lease = 5 * time.Minute
+	}
+	if o.FailureBackoff == 0 {
+		o.FailureBackoff = 5 * time.Minute
 	}
 	if o.PollInterval == 0 {
 		o.PollInterval = 10 * time.Millisecond

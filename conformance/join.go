@@ -247,7 +247,7 @@ var joinCases = []testCase{
 		name: "G3LoadsThatAreNotStoredAreNotJoinedLate", cache: true,
 		rule: "A load that ends without a fill must be shared only with those who were there before it began; those who came later must share the next one.",
 		run: func(e *env) {
-			o := cacheOptions
+			o := repeatOptions
 			o.MaxValueSize = 10
 			boom := errors.New("boom")
 			for name, end := range map[string]struct {

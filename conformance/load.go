@@ -94,7 +94,7 @@ var loadCases = []testCase{
 		name: "G2LoaderThatIgnoresItsContext", cache: true,
 		rule: "A loader that ignores its context must not hold up its readers beyond LoadTimeout; it keeps its place among the two loads of its key, and its result is dropped.",
 		run: func(e *env) {
-			o := cacheOptions
+			o := repeatOptions
 			o.LoadTimeout, o.WaitBound = 100*time.Millisecond, 300*time.Millisecond
 			c := e.cache(o)
 			end := make(chan struct{})

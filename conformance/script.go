@@ -253,7 +253,7 @@ var scriptCases = []testCase{
 			keys := e.keys("k")
 			release := func(l protocol.Lease) bool {
 				e.Helper()
-				freed, err := protocol.ParseRelease(e.call(d, protocol.ReleaseCall(keys, l)))
+				freed, err := protocol.ParseRelease(e.call(d, protocol.ReleaseCall(keys, l, protocol.NoMark, 0)))
 				if err != nil {
 					e.Fatal(err)
 				}

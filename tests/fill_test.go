@@ -44,7 +44,7 @@ func TestLoadsThatEndWithoutAFill(t *testing.T) {
 				t.Run(end.name, func(t *testing.T) {
 					t.Parallel()
 					prefix := end.name + ":"
-					o := leasecache.Options{Prefix: prefix, Lease: longLease, WaitBound: longLease, MaxValueSize: 1000}
+					o := leasecache.Options{Prefix: prefix, Lease: longLease, WaitBound: longLease, MaxValueSize: 1000, FailureBackoff: -1}
 					c := newCache(t, goredis.New(redisClient(t, server.Addr)), o)
 					elsewhere := newCache(t, goredis.New(redisClient(t, server.Addr)), o)
 

@@ -749,7 +749,7 @@ func TestALoadTakesLoadTimeoutAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				c := b.cache(leasecache.Options{Lease: 10 * time.Second, LoadTimeout: 3 * time.Second})
+				c := b.cache(leasecache.Options{Lease: 10 * time.Second, LoadTimeout: 3 * time.Second, FailureBackoff: -1})
 				var deadline time.Duration
 				r := b.goRead(c.Read, "k", func(ctx context.Context) (string, error) {
 					d, _ := ctx.Deadline()

@@ -6,12 +6,16 @@
 -- ARGV[2] lease in milliseconds
 -- ARGV[3] '1' to return the stale copy to a reader that would have to wait
 -- ARGV[4] '1' to leave the value aside (refresh)
+-- ARGV[5] '1' to take the lease in place of the mark of a failed load
 --
 -- {1, value, pttl}   the value; pttl as PTTL answers it, in milliseconds
 -- {2, nonce}         the lease is this acquisition's
 -- {2, nonce, stale}  and others may have the stale copy meanwhile
 -- {3, left, stale}   another holds the lease, for left milliseconds
 -- {4, left}          the same, and there is no stale copy
+-- {5, left, text}    a load failed a moment ago: what its error said, and for how
+--                    long that is remembered; {3, left, stale} if there is a copy
+-- {6, left}          a load was not stored a moment ago
 -- {0}                no value, no lease, and none asked for
 if ARGV[4] ~= '1' then
   local value = redis.call('GET', KEYS[1])
@@ -29,6 +33,16 @@ if ARGV[3] == '1' then
 end
 
 local held = redis.call('GET', KEYS[2])
+if held and string.sub(held, 1, 1) == '!' then
+  -- The mark of a load that ended without a fill, which no token looks like.
+  if ARGV[1] == '' or ARGV[5] == '1' then
+    held = false
+  elseif string.sub(held, 1, 2) == '!n' then
+    return {6, redis.call('PTTL', KEYS[2])}
+  elseif not stale then
+    return {5, redis.call('PTTL', KEYS[2]), string.sub(held, 3)}
+  end
+end
 if ARGV[1] ~= '' then
   if not held then
     -- The server's nonce makes this lease different from one that a delayed

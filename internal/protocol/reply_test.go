@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,10 @@ func TestTheRepliesToReadAreThoseOfTheDocument(t *testing.T) {
 		{"stale copy, and none asked for", list(num(3), num(20), str("old")), "", ReadReply{State: StateStale, Left: 20 * time.Millisecond, HasStale: true, Value: "old"}},
 		{"wait", list(num(4), num(20)), token, ReadReply{State: StateWait, Left: 20 * time.Millisecond}},
 		{"wait for a lease without an expiry", list(num(4), num(-1)), token, ReadReply{State: StateWait}},
+		{"failed load", list(num(5), num(20), str("boom")), token, ReadReply{State: StateFailed, Left: 20 * time.Millisecond, Text: "boom"}},
+		{"failed load that said nothing", list(num(5), num(-1), str("")), token, ReadReply{State: StateFailed}},
+		{"failed load of a client that knows no bounds", list(num(5), num(20), str(strings.Repeat("\xff\n", 500))), token, ReadReply{State: StateFailed, Left: 20 * time.Millisecond, Text: strings.Repeat("?\n", 128)}},
+		{"load that was not stored", list(num(6), num(20)), token, ReadReply{State: StateUnstored, Left: 20 * time.Millisecond}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseRead(test.reply, test.token)
@@ -91,6 +96,15 @@ func TestEveryOtherReplyToReadIsAnError(t *testing.T) {
 		{list(num(4), str("20")), token},
 		{list(num(4), num(20), str("old")), token},
 		{list(num(5), num(20)), token},
+		{list(num(5), str("20"), str("boom")), token},
+		{list(num(5), num(20), driver.Nil()), token},
+		{list(num(5), num(20), str("boom"), num(0)), token},
+		{list(num(5), num(20), str("boom")), ""}, // no lease was asked for
+		{list(num(6)), token},
+		{list(num(6), str("20")), token},
+		{list(num(6), num(20), str("boom")), token},
+		{list(num(6), num(20)), ""}, // no lease was asked for
+		{list(num(7), num(20)), token},
 		{list(num(-1)), ""},
 		{list(num(math.MaxInt64)), ""},
 	} {
@@ -219,6 +233,7 @@ func fuzzReplies(f *testing.F) {
 		"\x0f\x05\x06v\x29",               // {1, "v", 10}
 		"\x0b\x09\x0a17", "\x0f\x09\x06n", // {2, "17"}, {2, "n", nil}
 		"\x0f\x0d\x29\x06v", "\x0b\x11\x29", // {3, 10, "v"}, {4, 10}
+		"\x0f\x15\x29\x06v", "\x0b\x19\x29", // {5, 10, "v"}, {6, 10}
 		"\x0b\x05\x29", "\x0b\x09\xf5", "\x0b\x11\xf9", // {1, 10}, {2, min}, {4, max}
 	} {
 		f.Add([]byte(seed))
@@ -239,6 +254,8 @@ func FuzzParseRead(f *testing.F) {
 			case "list of 2, string", "list of 2, string, string":
 				nonce, _ := r.At(1).Str()
 				want = tok != "" && nonce != ""
+			case "list of 5, integer, string", "list of 6, integer":
+				want = tok != ""
 			}
 			got, err := ParseRead(r, tok)
 			if (err == nil) != want || err != nil && !errors.Is(err, ErrReply) {
@@ -308,14 +325,17 @@ func TestCallsCarryKeysAndArgumentsInTheOrderOfTheDocument(t *testing.T) {
 		call Call
 		want Call
 	}{
-		{"read", ReadCall(k, token, ReadOptions{Lease: 1500 * time.Millisecond}), Call{Read, all, []string{string(token), "1500", "0", "0"}}},
-		{"read for stale copies", ReadCall(k, token, ReadOptions{Lease: time.Second, Stale: true}), Call{Read, all, []string{string(token), "1000", "1", "0"}}},
-		{"refresh", ReadCall(k, token, ReadOptions{Lease: time.Second, Refresh: true}), Call{Read, all, []string{string(token), "1000", "0", "1"}}},
-		{"read without a lease", ReadCall(k, "", ReadOptions{}), Call{Read, all, []string{"", "0", "0", "0"}}},
+		{"read", ReadCall(k, token, ReadOptions{Lease: 1500 * time.Millisecond}), Call{Read, all, []string{string(token), "1500", "0", "0", "0"}}},
+		{"read for stale copies", ReadCall(k, token, ReadOptions{Lease: time.Second, Stale: true}), Call{Read, all, []string{string(token), "1000", "1", "0", "0"}}},
+		{"refresh", ReadCall(k, token, ReadOptions{Lease: time.Second, Refresh: true}), Call{Read, all, []string{string(token), "1000", "0", "1", "0"}}},
+		{"read over a mark", ReadCall(k, token, ReadOptions{Lease: time.Second, OverMark: true}), Call{Read, all, []string{string(token), "1000", "0", "0", "1"}}},
+		{"read without a lease", ReadCall(k, "", ReadOptions{}), Call{Read, all, []string{"", "0", "0", "0", "0"}}},
 		{"fill", FillCall(k, "t:1", "v", 1999999*time.Nanosecond), Call{Fill, all, []string{"t:1", "v", "1", "p:w:{k}"}}},
 		{"fill for as long as possible", FillCall(k, "t:1", "v", math.MaxInt64), Call{Fill, all, []string{"t:1", "v", "9223372036854", "p:w:{k}"}}},
-		{"release", ReleaseCall(k, "t:1"), Call{Release, []string{"p:l:{k}"}, []string{"t:1", "p:w:{k}"}}},
-		{"release of an unknown acquisition", ReleaseCall(k, token.Unknown()), Call{Release, []string{"p:l:{k}"}, []string{string(token) + ":", "p:w:{k}"}}},
+		{"release", ReleaseCall(k, "t:1", NoMark, 0), Call{Release, []string{"p:l:{k}"}, []string{"t:1", "p:w:{k}", "", "0"}}},
+		{"release after a failed load", ReleaseCall(k, "t:1", MarkFailed("boom"), time.Second), Call{Release, []string{"p:l:{k}"}, []string{"t:1", "p:w:{k}", "!fboom", "1000"}}},
+		{"release after a load that is not stored", ReleaseCall(k, "t:1", MarkUnstored, 1500*time.Microsecond), Call{Release, []string{"p:l:{k}"}, []string{"t:1", "p:w:{k}", "!n", "1"}}},
+		{"release of an unknown acquisition", ReleaseCall(k, token.Unknown(), NoMark, 0), Call{Release, []string{"p:l:{k}"}, []string{string(token) + ":", "p:w:{k}", "", "0"}}},
 		{"invalidate", InvalidateCall(k, 0), Call{Invalidate, all, []string{"0", "\x00\x02", "p:w:{k}"}}},
 		{"invalidate with a window", InvalidateCall(k, time.Minute), Call{Invalidate, all, []string{"60000", "\x00\x02", "p:w:{k}"}}},
 		{"delete the lease", DeleteCalls(k)[0], Call{Delete, []string{"p:l:{k}"}, []string{"p:w:{k}"}}},

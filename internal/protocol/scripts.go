@@ -73,14 +73,15 @@ func (t Token) Unknown() Lease { return Lease(t + ":") }
 
 // ReadOptions are the arguments of the read script beside keys and token.
 type ReadOptions struct {
-	Lease   time.Duration // how long the lease is set for
-	Stale   bool          // return the stale copy to a reader that would wait
-	Refresh bool          // leave the value aside
+	Lease    time.Duration // how long the lease is set for
+	Stale    bool          // return the stale copy to a reader that would wait
+	Refresh  bool          // leave the value aside
+	OverMark bool          // take the lease in place of a mark
 }
 
 // ReadCall returns the call of read or lease. With the zero Token it only reads.
 func ReadCall(k Keys, t Token, o ReadOptions) Call {
-	return Call{Read, []string{k.Value, k.Lease, k.Stale}, []string{string(t), millis(o.Lease), flag(o.Stale), flag(o.Refresh)}}
+	return Call{Read, []string{k.Value, k.Lease, k.Stale}, []string{string(t), millis(o.Lease), flag(o.Stale), flag(o.Refresh), flag(o.OverMark)}}
 }
 
 // State is what a read found.
@@ -88,11 +89,13 @@ type State int64
 
 // The states that a read can find a key in.
 const (
-	StateMiss   State = 0 // no value, no lease, and none was asked for
-	StateValue  State = 1 // the value
-	StateLeased State = 2 // the lease is the caller's
-	StateStale  State = 3 // another holds the lease, and there is a stale copy
-	StateWait   State = 4 // another holds the lease
+	StateMiss     State = 0 // no value, no lease, and none was asked for
+	StateValue    State = 1 // the value
+	StateLeased   State = 2 // the lease is the caller's
+	StateStale    State = 3 // another holds the lease, and there is a stale copy
+	StateWait     State = 4 // another holds the lease
+	StateFailed   State = 5 // a load failed a moment ago
+	StateUnstored State = 6 // a load was not stored a moment ago
 )
 
 // ReadReply is the reply of the read script.
@@ -107,9 +110,11 @@ type ReadReply struct {
 	TTL time.Duration
 	// Lease is what to fill and release with (StateLeased).
 	Lease Lease
-	// Left is for how long the other's lease is held (StateStale, StateWait), 0
-	// if it has no expiry.
+	// Left is for how long the other's lease is held (StateStale, StateWait), or
+	// the mark lives (StateFailed, StateUnstored), 0 if it has no expiry.
 	Left time.Duration
+	// Text is what the error of the failed load said (StateFailed).
+	Text string
 }
 
 // ParseRead parses the reply to the read script, called with t.
@@ -143,6 +148,14 @@ func ParseRead(r driver.Reply, t Token) (ReadReply, error) {
 	case StateWait:
 		out.Left, okA = parseMillis(r.At(1))
 		okB = r.Len() == 2
+	case StateFailed:
+		out.Left, okA = parseMillis(r.At(1))
+		out.Text, okB = r.At(2).Str()
+		out.Text = markText(out.Text)
+		ok = ok && r.Len() == 3 && t != ""
+	case StateUnstored:
+		out.Left, okA = parseMillis(r.At(1))
+		okB = r.Len() == 2 && t != ""
 	}
 	if !ok || !okA || !okB {
 		return ReadReply{}, badReply(Read, r)
@@ -182,9 +195,10 @@ func ParseFill(r driver.Reply) (Outcome, time.Duration, error) {
 	return Rejected, 0, badReply(Fill, r)
 }
 
-// ReleaseCall returns the call that frees l if it is still held.
-func ReleaseCall(k Keys, l Lease) Call {
-	return Call{Release, []string{k.Lease}, []string{string(l), k.Wake}}
+// ReleaseCall returns the call that frees l if it is still held. Unless m is
+// NoMark, m takes its place for life.
+func ReleaseCall(k Keys, l Lease, m Mark, life time.Duration) Call {
+	return Call{Release, []string{k.Lease}, []string{string(l), k.Wake, string(m), millis(life)}}
 }
 
 // InvalidateCall returns the call that deletes value and lease, and keeps the

@@ -126,7 +126,7 @@ func TestScriptsSendOnlyTheCommandsThatTheDocumentGrants(t *testing.T) {
 	granted := map[string][]string{
 		"read":       {"GET", "PTTL", "SET", "TIME"},
 		"fill":       {"DEL", "GET", "PTTL", "SET", "SPUBLISH"},
-		"release":    {"DEL", "GET", "SPUBLISH"},
+		"release":    {"DEL", "GET", "SET", "SPUBLISH"},
 		"invalidate": {"DEL", "GETRANGE", "PEXPIRE", "PTTL", "RENAME", "SPUBLISH", "TYPE"},
 		"delete":     {"DEL", "SPUBLISH"},
 		"drop":       {"DEL", "GET", "SET"},
@@ -163,6 +163,7 @@ func TestAfterItsFirstWriteAScriptRunsNothingThatCanFail(t *testing.T) {
 		"read":       {"PTTL lease"}, // not reached after SET, which makes the lease the caller's
 		"fill":       {"PTTL value"}, // in the other branch
 		"invalidate": {"DEL lease"},  // the user may DEL, as the first one shows
+		"release":    {"DEL value"},  // of its only key, the lease; not reached when the SET wrote the mark
 	}
 	writes := []string{"SET", "DEL", "PEXPIRE", "RENAME"}
 	names := strings.NewReplacer("KEYS[1]", "value", "KEYS[2]", "lease", "KEYS[3]", "stale copy")

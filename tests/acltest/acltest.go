@@ -198,7 +198,7 @@ func useScripts(t *testing.T, admin *redis.Client, c *leasecache.Cache[string], 
 	}
 	calls := []protocol.Call{
 		protocol.FillCall(keys, "token:1", "v", time.Minute),
-		protocol.ReleaseCall(keys, "token:1"),
+		protocol.ReleaseCall(keys, "token:1", protocol.NoMark, 0),
 		protocol.InvalidateCall(keys, 0),
 		protocol.DeleteCalls(keys)[0],
 	}

@@ -16,10 +16,10 @@ import (
 // It returns [ErrNotFound] for a key that the source does not have, the
 // loader's own error if it failed, [ErrHolderFailed] if another's load of the key
 // failed a moment ago, an error that wraps [ErrUnavailable] if the server did not
-// answer, [ErrOverloaded], [ErrLeaseLost], [ErrKey] or
-// [ErrClosed]. When ctx ends while Get waits or its load runs, Get returns at once
-// with ctx's error, and the load goes on. A call that is on the wire then ends by
-// its reply, by ctx's deadline or after CallTimeout, whichever comes first.
+// answer, [ErrOverloaded], [ErrLeaseLost], [ErrKey] or [ErrClosed]. When ctx ends
+// while Get waits or its load runs, Get returns at once with ctx's error, and the
+// load goes on. A call that is on the wire then ends by its reply, by ctx's
+// deadline or after CallTimeout, whichever comes first.
 func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Context) (V, error)) (V, error) {
 	if err := c.check(key, load); err != nil {
 		var none V

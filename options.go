@@ -35,8 +35,9 @@ type Options struct {
 	Jitter float64
 
 	// Stale is for how long a value that was invalidated may still be returned,
-	// marked as stale, to reads that would otherwise wait for the next load. It
-	// never outlives the TTL that the value had. Default: 0, never.
+	// marked as stale, to reads that would otherwise wait for the next load, or get
+	// [ErrHolderFailed]. It never outlives the TTL that the value had. Default: 0,
+	// never.
 	Stale time.Duration
 
 	// Lease is how long a load may take to be cached, and how long others wait

@@ -8,8 +8,7 @@ import "context"
 //
 // While another process loads the key, Refresh waits for its lease and then
 // loads again, since that load began earlier. It loads also if another's load has
-// just failed. The errors are those of
-// [Cache.Get].
+// just failed. The errors are those of [Cache.Get], but for [ErrHolderFailed].
 func (c *Cache[V]) Refresh(ctx context.Context, key string, load func(context.Context) (V, error)) (Result[V], error) {
 	if err := c.check(key, load); err != nil {
 		return Result[V]{}, err

@@ -39,6 +39,16 @@ var catalogue = []mutant{
 	{"read: a wait is a miss", "G2", readLua, "\nif not held then\n  return {0}", "\nif true then\n  return {0}", "ReadOrLease"},
 	{"read: waiters always get a stale copy", "G5", readLua, "\nif stale then\n  return {3", "\nif true then\n  return {3", "ReadOrLease"},
 	{"read: waiters never get the stale copy", "G5", readLua, "\nif stale then\n  return {3", "\nif false then\n  return {3", "G5StaleCopyIsForWaiters"},
+	{"read: a free lease has a mark", "G2", readLua, "if held and string.sub(held, 1, 1) == '!' then", "if string.sub(held, 1, 1) == '!' then", "ReadOrLease"},
+	{"read: every lease is a mark", "G2", readLua, "if held and string.sub(held, 1, 1) == '!' then", "if held then", "ReadOrLease"},
+	{"read: a mark is another's lease", "backoff", readLua, "if held and string.sub(held, 1, 1) == '!' then", "if false then", "FailedLoadEndsTheWait"},
+	{"read: a mark for those who want no lease", "backoff", readLua, "if ARGV[1] == '' or ARGV[5] == '1' then", "if ARGV[5] == '1' then", "ReadFindsAMark"},
+	{"read: nobody goes ahead of a mark", "backoff", readLua, "if ARGV[1] == '' or ARGV[5] == '1' then", "if ARGV[1] == '' then", "RefreshGoesAheadOfABackoff"},
+	{"read: all go ahead of a mark", "backoff", readLua, "if ARGV[1] == '' or ARGV[5] == '1' then", "if true then", "FailedLoadEndsTheWait"},
+	{"read: a load that was not stored has failed", "backoff", readLua, "elseif string.sub(held, 1, 2) == '!n' then", "elseif false then", "UnstoredLoadsRunInParallel"},
+	{"read: a load that failed was not stored", "backoff", readLua, "elseif string.sub(held, 1, 2) == '!n' then", "elseif true then", "FailedLoadEndsTheWait"},
+	{"read: a failure goes before the stale copy", "G5", readLua, "elseif not stale then", "else", "G5StaleCopyInsteadOfAFailure"},
+	{"read: a failure is a wait", "backoff", readLua, "elseif not stale then", "elseif false then", "FailedLoadEndsTheWait"},
 
 	// fill.lua
 	{"fill: a TTL that is no number", "G1", fillLua, "not ttl or ttl < 1", "ttl < 1", "FillWithAnInvalidTTL"},
@@ -69,6 +79,11 @@ var catalogue = []mutant{
 	{"release: of another's lease", "G2", releaseLua, " and string.sub(held, 1, #ARGV[1]) == ARGV[1] then", " then", "ReleaseFreesItsOwnLeaseOnly"},
 	{"release: never", "G8", releaseLua, "if held and string.sub(held, 1, #ARGV[1]) == ARGV[1] then", "if false then", "G8LoadsWithoutAFillReleaseTheLease"},
 	{"release: not by the token alone", "G8", releaseLua, "string.sub(held, 1, #ARGV[1]) == ARGV[1]", "held == ARGV[1]", "G8UnknownAcquisitionIsReleased"},
+	{"release: never a mark", "backoff", releaseLua, "if ARGV[3] == '' or not redis.pcall('SET', KEYS[1], ARGV[3], 'PX', ARGV[4]).ok then", "if true then", "FailedLoadEndsTheWait"},
+	{"release: a mark that is empty", "G8", releaseLua, "if ARGV[3] == '' or not", "if not", "CloseReleasesEveryLease"},
+	{"release: a mark that is refused keeps the lease", "G8", releaseLua, "if ARGV[3] == '' or not redis.pcall('SET', KEYS[1], ARGV[3], 'PX', ARGV[4]).ok then", "if ARGV[3] == '' or not redis.pcall('SET', KEYS[1], ARGV[3], 'PX', ARGV[4]) then", "ReleaseLeavesAMark"},
+	{"release: a mark that is refused is an error", "G8", releaseLua, "not redis.pcall('SET'", "not redis.call('SET'", "ReleaseLeavesAMark"},
+	{"release: a mark without an end", "backoff", releaseLua, "ARGV[3], 'PX', ARGV[4])", "ARGV[3])", "FailedLoadIsRepeatedAfterTheBackoff"},
 	{"release: nobody is told", "waiting", releaseLua, "if ARGV[2] ~= '' then", "if false then", "WaitersAreWoken"},
 	{"release: the channel of nobody is told", "waiting", releaseLua, "if ARGV[2] ~= '' then", "if true then", "TestACL/without_wake-ups"},
 	{"release: fails where others may not be told", "G7", releaseLua, "redis.pcall('SPUBLISH'", "redis.call('SPUBLISH'", "TestACL/a_user_without_rights_on_channels"},
@@ -143,8 +158,8 @@ var catalogue = []mutant{
 	{"wake: abilities are hidden by the bound", "waiting", "store.go", "s.wakeups.subscriber, _ = e.(driver.Subscriber)", "s.wakeups.subscriber, _ = s.evaler.(driver.Subscriber)", "WaitersLookOnceTheyAreSubscribed"},
 
 	// The core: how leases, calls and reads end.
-	{"end: no release without a fill", "G8", "fill.go", "c.release(f.key, f.keys, lease)\n\t\tf.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "f.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "G8LoadsWithoutAFillReleaseTheLease"},
-	{"end: no release after a failed fill", "G8", "fill.go", "c.stats.failed(ErrorFill)\n\t\tc.release(f.key, f.keys, lease)", "c.stats.failed(ErrorFill)", "G9HungServerDuringAFill"},
+	{"end: no release without a fill", "G8", "fill.go", "c.releaseMarked(f.key, f.keys, lease, f.mark(o))\n\t\tf.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "f.finish(f.before, leader, o, p.encoded)\n\t\tev.Err", "G8LoadsWithoutAFillReleaseTheLease"},
+	{"end: no release after a failed fill", "G8", "fill.go", "c.stats.failed(ErrorFill)\n\t\tc.releaseMarked(f.key, f.keys, lease, markAfter(err))", "c.stats.failed(ErrorFill)", "G9HungServerDuringAFill"},
 	{"end: no release when all have left", "G8", "wait.go", "\tif lease != \"\" {", "\tif false {", "G8CallersThatLeftBeforeTheLoad"},
 	{"end: no release of an unknown acquisition", "G8", "wait.go", "\tif lease != \"\" {", "\tif false {", "G8UnknownAcquisitionIsReleased"},
 	{"end: a load that nobody waits for", "G8", "fill.go", "if leader == nil { // all have left while the lease was on its way", "if leader == nil { // all have left while the lease was on its way\n\t\tleader = &waiter[V]{key: f.key, ctx: context.Background(), load: func(context.Context) (v V, err error) { return v, err }}\n\t}\n\tif false {", "G8CallersThatLeftBeforeTheLoad"},
@@ -160,6 +175,22 @@ var catalogue = []mutant{
 	{"end: Invalidate tries once", "G7", "invalidate.go", "if isPermanent(err) ||", "if true ||", "G7LostReply"},
 	{"end: Close leaves loads running", "close", "leasecache.go", "\tc.stopLoads()\n\t// What is left", "\t// What is left", "CloseReleasesEveryLease"},
 	{"end: reads go on after Close", "close", "leasecache.go", "\tif c.work.closed.Load() {\n\t\treturn ErrClosed\n\t}\n", "", "CloseWaitsForLoads"},
+
+	// The core: what loads that end without a fill leave, and who gets it.
+	{"backoff: a failure for those who came later", "G3", "backoff.go", "\tws := f.take(f.before)\n\tf.shard.mu.Unlock()\n\tf.c.stats.holderFailed", "\tws := f.take(everyone)\n\tf.shard.mu.Unlock()\n\tf.c.stats.holderFailed", "G3FailureOfAHolderIsNotForThoseWhoCameLater"},
+	{"backoff: a load that is cancelled has failed", "G8", "backoff.go", "case f.c.loadsCtx.Err() != nil:", "case false:", "CloseReleasesEveryLease"},
+	{"backoff: not stored is a failure", "backoff", "backoff.go", "case o.err == nil || o.notFound:", "case o.err == nil:", "LoadsWithoutAFillLeaveTheirMark"},
+	{"backoff: the stack is stored", "backoff", "backoff.go", "case o.panicked != nil:", "case false:", "LoadsWithoutAFillLeaveTheirMark"},
+	{"backoff: a fill of which nothing is known", "backoff", "backoff.go", "ok && !se.unknown && reasonOf(err) == Refused {", "ok {", "G9HungServerDuringAFill"},
+	{"backoff: a fill that was refused", "backoff", "backoff.go", "ok && !se.unknown && reasonOf(err) == Refused {", "ok && false {", "LoadsWithoutAFillLeaveTheirMark"},
+	{"backoff: loads that are not stored are overloaded", "backoff", "backoff.go", "\t\tf.abandon(true, \"\")\n\t\tf.overMark = true\n\t\treturn 0, false\n", "\t\tf.abandon(true, \"\")\n\t\tf.unlease(HolderNotStored, nil)\n\t\treturn 0, true\n", "UnstoredLoadsQueueForTheLease"},
+	{"backoff: loads that are not stored have no limit", "G2", "backoff.go", "\tdefault:\n\t\tf.abandon(true, \"\")\n\t\tf.overMark = true\n\t\treturn 0, false\n", "\tdefault:\n\t\tgo func() { c.unleased <- struct{}{} }()\n", "UnstoredLoadsQueueForTheLease"},
+	{"backoff: a load without a lease is joined late", "G3", "backoff.go", "\tf.shard.mu.Lock()\n\tf.detach()\n\tu := &flight[V]{", "\tf.shard.mu.Lock()\n\tu := f\n\t_ = &flight[V]{", "G3UnstoredLoadsAreNotJoinedLate"},
+	{"backoff: a cache without one heeds others' marks", "backoff", "wait.go", " || c.opts.FailureBackoff < 0\n", "\n", "RefreshGoesAheadOfABackoff"},
+	{"backoff: a refresh heeds a mark", "backoff", "wait.go", "f.overMark || f.kind == refreshFlight || c", "f.overMark || c", "RefreshGoesAheadOfABackoff"},
+	{"backoff: a cache without one leaves marks", "backoff", "release.go", "\tif c.opts.FailureBackoff < 0 {\n", "\tif false {\n", "LoadsWithoutAFillLeaveTheirMark"},
+	{"backoff: the text of a mark has no end", "backoff", "internal/protocol/mark.go", "len(text) > n {", "false {", "TextOfAFailedLoad"},
+	{"backoff: the text of a mark is any bytes", "backoff", "internal/protocol/mark.go", "return strings.ToValidUTF8(text, \"?\")", "return strings.Clone(text)", "TextOfAFailedLoad"},
 
 	// The core: what is said of a result.
 	{"result: the TTL counts from the reply", "G6", "get.go", "return max(ttl-time.Since(sent), 0)", "return max(ttl-0*time.Since(sent), 0)", "G6TTLCountsFromBeforeTheRequest"},

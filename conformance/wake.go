@@ -249,13 +249,16 @@ var wakeCases = []testCase{
 		name: "WaitersAreWoken", lacks: lacksWake,
 		rule: "A read that waits for another process must be woken when that one's lease ends by a fill, a release or an invalidation.",
 		run: func(e *env) {
-			for _, end := range []string{"fill", "release", "invalidate", "delete"} {
+			for _, end := range []string{"fill", "release", "failure", "invalidate", "delete"} {
 				o := newOnlooker(e.driver())
 				close(o.gate)
 				c, other := e.watcher(o), e.cache(cacheOptions)
+				if end == "release" {
+					other = e.cache(repeatOptions) // without a mark
+				}
 				g := newGate()
 				held := e.goRead(other, end, g.loaderOf(func(context.Context) (string, error) {
-					if end == "release" {
+					if end == "release" || end == "failure" {
 						return "", errors.New("no value today")
 					}
 					return "theirs", nil
@@ -264,7 +267,7 @@ var wakeCases = []testCase{
 				r := e.goRead(c, end, loaderOf("mine", nil))
 				await(e, "the one who waits has subscribed, and looked since", o.looked)
 				switch end {
-				case "fill", "release":
+				case "fill", "release", "failure":
 					g.open()
 				case "invalidate":
 					e.mustInvalidate(other, end)
@@ -273,9 +276,13 @@ var wakeCases = []testCase{
 						e.call(e.driver(), call)
 					}
 				}
-				if end == "fill" {
+				switch end {
+				case "fill":
 					r.want(e, "theirs", leasecache.Hit, "")
-				} else {
+				case "failure":
+					await(e, "the read ends", r.done)
+					wantHolderFailed(e, r.err, "no value today")
+				default:
 					r.want(e, "mine", leasecache.Loaded, "")
 				}
 				if end == "invalidate" || end == "delete" {

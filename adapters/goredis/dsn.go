@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasecache/leasecache/driver/dsn"
 )
 
 // The forms of a DSN. Each is a URL of go-redis, of which the scheme tells what
@@ -24,8 +22,15 @@ import (
 //	redis+ring://host1:6379/0?addr=host2:6379&pool_size=20  redis.ParseURL, plus addr
 //
 // rediss instead of redis means TLS.
-const forms = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster://, " +
-	"redis+sentinel://, rediss+sentinel://, redis+ring:// or rediss+ring://"
+var form = dsn.Form{
+	Schemes: []string{
+		"redis", "rediss", "unix", "redis+cluster", "rediss+cluster",
+		"redis+sentinel", "rediss+sentinel", "redis+ring", "rediss+ring",
+	},
+	MoreHosts: "further hosts of a cluster, of sentinels or of a ring go into the parameter addr",
+	Params:    params(),
+	Lookup:    lookup,
+}
 
 // target is what a DSN stands for: options of exactly one kind of client.
 type target struct {
@@ -65,171 +70,23 @@ func (t target) open() (c openClient, err error) {
 	return redis.NewClient(t.single), nil
 }
 
-// parseDSN leaves the parsing to go-redis, but finds what is wrong by itself:
-// errors of net/url and of go-redis quote what they stumble over, and what they
-// stumble over is often a part of a password that was not percent-encoded. So no
-// error here prints anything but the scheme and names of parameters.
-func parseDSN(dsn string) (target, error) {
-	d, err := split(dsn)
+// parseDSN leaves the parsing to go-redis, after the DSN was checked.
+func parseDSN(s string) (target, error) {
+	d, err := form.Parse(s)
 	if err != nil {
 		return target{}, err
 	}
-	for _, check := range []func(parts) error{checkUser, checkHost, checkPath, checkParams} {
-		if err := check(d); err != nil {
-			return target{}, fmt.Errorf("dsn: %w", err)
-		}
+	if strings.HasSuffix(d.Scheme, "+cluster") && d.DB != 0 {
+		return target{}, errors.New("dsn: database: a cluster has only database 0")
 	}
-	t, err := d.parse(d.rest)
-	if err != nil {
+	t, err := parse(d.Scheme, strings.TrimPrefix(d.URL.String(), d.Scheme+"://"))
+	if err != nil { // which may print the password
 		return target{}, errors.New("dsn: go-redis does not take it, although each part of it looks right")
 	}
 	if err := t.check(); err != nil {
 		return target{}, fmt.Errorf("dsn: %w", err)
 	}
 	return t, nil
-}
-
-// parts are the parts of a DSN, as written.
-type parts struct {
-	scheme string // redis, rediss or unix
-	kind   string // cluster, sentinel, ring or empty
-	rest   string // all after ://
-
-	user, host, path, query string
-	hasUser                 bool
-}
-
-func split(dsn string) (parts, error) {
-	scheme, rest, ok := strings.Cut(dsn, "://")
-	if !ok {
-		return parts{}, errors.New("dsn: no scheme: write " + forms)
-	}
-	d := parts{rest: rest}
-	d.scheme, d.kind, _ = strings.Cut(strings.ToLower(scheme), "+")
-	if !slices.Contains(strings.FieldsFunc(forms, func(r rune) bool { return r == ' ' || r == ',' }), strings.ToLower(scheme)+"://") {
-		if !plainScheme.MatchString(scheme) {
-			return parts{}, errors.New("dsn: unknown scheme: write " + forms)
-		}
-		return parts{}, fmt.Errorf("dsn: unknown scheme %q: write "+forms, scheme)
-	}
-	if strings.Contains(rest, "#") {
-		return parts{}, errors.New("dsn: it has a #: write it as %23")
-	}
-	d.host, d.query, _ = strings.Cut(rest, "?")
-	if i := strings.IndexByte(d.host, '/'); i >= 0 {
-		d.host, d.path = d.host[:i], d.host[i:]
-	}
-	if i := strings.LastIndexByte(d.host, '@'); i >= 0 {
-		d.user, d.host, d.hasUser = d.host[:i], d.host[i+1:], true
-	}
-	return d, nil
-}
-
-var (
-	plainScheme = regexp.MustCompile(`^[a-z][a-z+]{0,19}$`)
-	plainName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
-)
-
-func checkUser(d parts) error {
-	if d.hasUser {
-		if _, err := url.Parse("redis://" + d.user + "@host"); err != nil {
-			return errors.New("user name or password: percent-encode all but letters and digits, for example %20 for a space and %25 for a percent sign")
-		}
-	}
-	return nil
-}
-
-func checkHost(d parts) error {
-	if d.scheme == "unix" {
-		if d.host != "" {
-			return errors.New("host: a unix socket has none: write unix:///path or unix://user:password@/path")
-		}
-		return nil
-	}
-	i := strings.LastIndexByte(d.host, ':')
-	hasPort := i > strings.LastIndexByte(d.host, ']') && i < len(d.host)-1
-	if hasPort && !isPort(d.host[i+1:]) {
-		return errors.New("port: want a number from 1 to 65535; if this is a part of the user name or password, percent-encode all but letters and digits in them")
-	}
-	u, err := url.Parse("redis://" + d.host)
-	if err != nil || strings.Contains(u.Hostname(), ",") {
-		return errors.New("host: want a name or an address, an IPv6 one in brackets; further hosts of a cluster, of sentinels or of a ring go into the parameter addr")
-	}
-	if u.Hostname() == "" {
-		// go-redis would go to localhost, which is rarely where a variable that
-		// was not set should have led.
-		return errors.New("host: it is missing: write " + d.String() + "localhost:6379")
-	}
-	return nil
-}
-
-func isPort(s string) bool {
-	n, err := strconv.ParseUint(s, 10, 16)
-	return err == nil && n > 0
-}
-
-func checkPath(d parts) error {
-	path, err := url.PathUnescape(d.path)
-	if err != nil {
-		return errors.New("path: a percent sign in it must be followed by two hexadecimal digits")
-	}
-	if d.scheme == "unix" {
-		if strings.TrimSpace(path) == "" {
-			return errors.New("path: it is empty: write unix:///path/to/socket")
-		}
-		return nil
-	}
-	db := strings.Trim(path, "/")
-	if db == "" {
-		return nil
-	}
-	if _, err := strconv.ParseUint(db, 10, 31); err != nil {
-		return errors.New("database: want a number from 0, as in redis://host:6379/0; if this is a part of the user name or password, write a slash in them as %2F")
-	}
-	if d.kind == "cluster" && db != "0" {
-		return errors.New("database: a cluster has only database 0")
-	}
-	return nil
-}
-
-// checkParams asks go-redis about one parameter at a time. It knows a name when
-// it takes it without a value.
-func checkParams(d parts) error {
-	query, err := url.ParseQuery(d.query)
-	if err != nil {
-		return errors.New("parameters: write name=value&name=value, with a percent sign followed by two hexadecimal digits")
-	}
-	names := make([]string, 0, len(query))
-	for name := range query {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if name == "addr" && d.kind != "" {
-			for _, addr := range query[name] {
-				h, p, err := net.SplitHostPort(addr)
-				if err != nil || h == "" || !isPort(p) || strings.Contains(h, "@") {
-					return errors.New(`parameter "addr": want host:port; user name and password are written once, before the first host`)
-				}
-			}
-			continue
-		}
-		if _, err := d.parse(bare(d, name, "")); err != nil {
-			// The "name" may be what follows a question mark, or an ampersand, in
-			// a password. Then an @ follows, or there is no value.
-			if !plainName.MatchString(name) || !strings.Contains(d.query, name+"=") ||
-				strings.Contains(d.query, "@") || query.Has("password") && name != "password" {
-				return errors.New("parameters: one is unknown; if it is a part of the user name or password, percent-encode all but letters and digits in them")
-			}
-			return fmt.Errorf("parameter %q: %s does not know it; there are %s", name, d, strings.Join(d.params(), ", "))
-		}
-		for _, value := range query[name] {
-			if _, err := d.parse(bare(d, name, value)); err != nil {
-				return fmt.Errorf("parameter %q: its value is malformed: numbers are written as 20, durations as 500ms, switches as true or false", name)
-			}
-		}
-	}
-	return nil
 }
 
 // paramNames are the parameters of go-redis's URLs of any kind, and those of
@@ -244,38 +101,38 @@ var paramNames = []string{
 	"use_disconnected_replicas", "username", "write_timeout",
 }
 
-// params returns the names of the parameters that a DSN of d's kind may have.
-func (d parts) params() []string {
-	return slices.DeleteFunc(slices.Clone(paramNames), func(name string) bool {
-		if name == "addr" {
-			return d.kind == ""
+func params() []dsn.Param {
+	params := make([]dsn.Param, len(paramNames))
+	for i, name := range paramNames {
+		params[i].Name = name
+	}
+	return params
+}
+
+// lookup asks go-redis, which knows a parameter when it takes it without a value.
+// So parameters of a later go-redis can be used as soon as it is there.
+func lookup(scheme, name string) (dsn.Param, bool) {
+	if name == "addr" {
+		return dsn.Param{Value: dsn.Addr(), Repeated: true}, strings.Contains(scheme, "+")
+	}
+	takes := func(value string) bool {
+		rest := "host"
+		if scheme == "unix" {
+			rest = "/socket"
 		}
-		_, err := d.parse(bare(d, name, ""))
-		return err != nil
-	})
-}
-
-// bare returns a DSN's rest that has one parameter and nothing else.
-func bare(d parts, name, value string) string {
-	host := "host"
-	if d.scheme == "unix" {
-		host = "/socket"
+		_, err := parse(scheme, rest+"?"+url.Values{name: {value}}.Encode())
+		return err == nil
 	}
-	return host + "?" + url.Values{name: {value}}.Encode()
+	want := "a value that go-redis takes: numbers are written as 20, durations as 500ms, switches as true or false"
+	return dsn.Param{Value: dsn.Value{Valid: takes, Want: want}, Repeated: true}, takes("")
 }
 
-// String returns the scheme, for messages.
-func (d parts) String() string {
-	if d.kind == "" {
-		return d.scheme + "://"
-	}
-	return d.scheme + "+" + d.kind + "://"
-}
-
-// parse has go-redis parse rest for the kind of client that d is for.
-func (d parts) parse(rest string) (t target, err error) {
-	u := d.scheme + "://" + rest
-	switch d.kind {
+// parse has go-redis parse a URL for the kind of client that the scheme of a DSN
+// names. rest is all after the scheme.
+func parse(scheme, rest string) (t target, err error) {
+	base, kind, _ := strings.Cut(scheme, "+")
+	u := base + "://" + rest
+	switch kind {
 	case "cluster":
 		t.cluster, err = redis.ParseClusterURL(u)
 	case "sentinel":

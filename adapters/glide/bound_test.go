@@ -36,7 +36,7 @@ func TestABoundedCallEndsWhenTheServerHangs(t *testing.T) {
 		}
 		for _, name := range []string{"EVALSHA", "GET"} {
 			t.Run(kind+" "+name+" by the bound", func(t *testing.T) {
-				err := check(t, func() error { return calls(short)[name](t.Context()) })
+				err := check(t, func() error { return calls(t, short)[name](t.Context()) })
 				if err != nil && (!strings.Contains(err.Error(), "within the bound of 250ms") || errors.Is(err, context.DeadlineExceeded)) {
 					t.Errorf("%v; want that there was no reply within the bound of 250ms", err)
 				}
@@ -45,7 +45,7 @@ func TestABoundedCallEndsWhenTheServerHangs(t *testing.T) {
 				t.Run(kind+" "+name+" by the caller's deadline, "+how, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), d)
 					defer cancel()
-					err := check(t, func() error { return calls(e)[name](ctx) })
+					err := check(t, func() error { return calls(t, e)[name](ctx) })
 					if !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%v; want context.DeadlineExceeded", err)
 					}

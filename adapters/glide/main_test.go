@@ -1,17 +1,14 @@
 package glide
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,159 +28,61 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Replies of the fake server that are no replies.
+// What the tests of all adapters share.
 const (
-	cut  = "cut"  // close the connection without a reply
-	hang = "hang" // never reply
+	cut  = adaptertest.Cut
+	hang = adaptertest.Hang
 )
 
-// fakeServer speaks enough of the protocol for the client to connect. It is no
-// authority on what a server does: tests that use it are about the client.
-type fakeServer struct {
-	addr  string
-	reply func(args []string) string // raw, or cut, or hang
-	conns atomic.Int32               // that clients have open
+var (
+	script    = adaptertest.Script
+	eval      = adaptertest.Eval
+	get       = adaptertest.Get
+	calls     = adaptertest.Calls
+	abilities = adaptertest.Abilities
+	answer    = adaptertest.Answer
+)
 
-	mu       sync.Mutex
-	slots    string // the reply to CLUSTER SLOTS, empty for a server without
-	role     string // as INFO says it
-	received [][]string
+// fakeServer is a server as the tests of all adapters use it.
+type fakeServer struct {
+	*adaptertest.Server
+
+	mu    sync.Mutex
+	slots string // the reply to CLUSTER SLOTS, empty for a server without
+	role  string // as INFO says it
 }
 
 // serve starts a fake server. reply is asked about every command except those by
-// which the client sets up a connection, which are not received either.
+// which the client sets up a connection.
 func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &fakeServer{
-		addr: l.Addr().String(), reply: reply, role: "master",
-	}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			context.AfterFunc(t.Context(), func() { conn.Close() })
-			wg.Go(func() { s.handle(conn, stop) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		close(stop)
-		wg.Wait()
-	})
-	return s
-}
-
-func (s *fakeServer) handle(conn net.Conn, stop <-chan struct{}) {
-	s.conns.Add(1)
-	defer s.conns.Add(-1)
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		args, err := readCommand(r)
-		if err != nil {
-			return
-		}
+	s := &fakeServer{Server: &adaptertest.Server{Reply: reply}, role: "master"}
+	s.Setup = func(args []string) string {
 		s.mu.Lock()
-		slots, role := s.slots, s.role
-		s.mu.Unlock()
-		var out string
+		defer s.mu.Unlock()
 		switch strings.ToLower(args[0]) {
 		case "hello":
-			out = "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n"
+			return "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n"
 		case "cluster":
-			out = slots
+			return cmp.Or(s.slots, "-ERR This instance has cluster support disabled\r\n")
 		case "ping": // the client sends it for itself when it connects
-			out = "+PONG\r\n"
+			return "+PONG\r\n"
 		case "info":
-			info := "role:" + role + "\r\nredis_version:7.0.0\r\n"
-			out = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+			info := "role:" + s.role + "\r\nredis_version:7.0.0\r\n"
+			return fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
 		case "client", "readonly", "asking":
-			out = "+OK\r\n"
-		default:
-			s.mu.Lock()
-			s.received = append(s.received, args)
-			s.mu.Unlock()
-			out = s.reply(args)
+			return "+OK\r\n"
 		}
-		switch out {
-		case cut:
-			return
-		case hang:
-			<-stop
-			return
-		}
-		if _, err := io.WriteString(conn, out); err != nil {
-			return
-		}
+		return ""
 	}
-}
-
-// commands returns what the server has received.
-func (s *fakeServer) commands() [][]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.received)
-}
-
-// count returns how many commands of that name the server has received.
-func (s *fakeServer) count(name string) int {
-	n := 0
-	for _, args := range s.commands() {
-		if strings.EqualFold(args[0], name) {
-			n++
-		}
-	}
-	return n
-}
-
-func readCommand(r *bufio.Reader) ([]string, error) {
-	n, err := readLength(r, '*')
-	if err != nil {
-		return nil, err
-	}
-	args := make([]string, n)
-	for i := range args {
-		size, err := readLength(r, '$')
-		if err != nil {
-			return nil, err
-		}
-		b := make([]byte, size+2)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, err
-		}
-		args[i] = string(b[:size])
-	}
-	return args, nil
-}
-
-func readLength(r *bufio.Reader, kind byte) (int, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	if line[0] != kind {
-		return 0, fmt.Errorf("got %q, want a line that starts with %q", line, kind)
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
-}
-
-// answer returns a reply function that always says the same.
-func answer(reply string) func([]string) string {
-	return func([]string) string { return reply }
+	s.Start(t)
+	return s
 }
 
 // address returns the address as the client's configuration wants it.
 func (s *fakeServer) address(t *testing.T) *config.NodeAddress {
 	t.Helper()
-	host, port, err := net.SplitHostPort(s.addr)
+	host, port, err := net.SplitHostPort(s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,27 +134,16 @@ func (s *fakeServer) replica() *fakeServer {
 
 // cluster makes the server the primary of all slots, with these replicas.
 func (s *fakeServer) cluster(replicas ...*fakeServer) *fakeServer {
-	nodes := []string{s.addr}
+	var addrs []string
 	for _, r := range replicas {
-		nodes = append(nodes, r.addr)
+		addrs = append(addrs, r.Addr)
 	}
 	for _, n := range append(replicas, s) {
 		n.mu.Lock()
-		n.slots = slots(nodes...)
+		n.slots = adaptertest.Slots(s.Addr, addrs...)
 		n.mu.Unlock()
 	}
 	return s
-}
-
-// slots returns the reply to CLUSTER SLOTS: all on one primary, with replicas.
-func slots(nodes ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 2+len(nodes))
-	for _, addr := range nodes {
-		host, port, _ := net.SplitHostPort(addr)
-		fmt.Fprintf(&b, "*3\r\n$%d\r\n%s\r\n:%s\r\n$1\r\nx\r\n", len(host), host, port)
-	}
-	return b.String()
 }
 
 // both returns an Evaler over a client of each kind, over servers that reply so.
@@ -273,6 +162,22 @@ func both(t *testing.T, reply func([]string) string) map[string]struct {
 	}
 }
 
+// checkBoth runs a check of all adapters with a client of each kind.
+func checkBoth(t *testing.T, check func(*testing.T, adaptertest.Connect)) {
+	t.Run("standalone", func(t *testing.T) {
+		check(t, func(t *testing.T, reply func([]string) string) (driver.Evaler, *adaptertest.Server) {
+			s := serve(t, reply)
+			return New(s.client(t)), s.Server
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		check(t, func(t *testing.T, reply func([]string) string) (driver.Evaler, *adaptertest.Server) {
+			s := serve(t, reply).cluster()
+			return New(s.clusterClient(t)), s.Server
+		})
+	})
+}
+
 // mock is a Client of an unknown type.
 type mock struct {
 	do func(ctx context.Context, o pipeline.StandaloneBatchOptions) ([]any, error)
@@ -289,22 +194,3 @@ func failing(err error) *mock {
 
 // tooLong is far above the times that these tests wait for.
 const tooLong = 20 * time.Second
-
-var script = driver.NewScript("test", "return ARGV[1]")
-
-func eval(ctx context.Context, e driver.Evaler) (driver.Reply, error) {
-	return e.Eval(ctx, script, []string{"{k}"}, []string{"a"})
-}
-
-func get(ctx context.Context, e driver.Evaler) (string, bool, error) {
-	return e.(driver.Getter).Get(ctx, "{k}")
-}
-
-// calls are the kinds of calls of an Evaler.
-func calls(e driver.Evaler) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"EVALSHA": func(ctx context.Context) error { _, err := eval(ctx, e); return err },
-		"GET":     func(ctx context.Context) error { _, _, err := get(ctx, e); return err },
-		"PING":    func(ctx context.Context) error { return e.(driver.Pinger).Ping(ctx) },
-	}
-}

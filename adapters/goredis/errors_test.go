@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -17,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
 // serverError is an error as go-redis makes it of an error reply.
@@ -144,25 +143,9 @@ func TestAnErrorAtTheEndOfAContextIsThatContexts(t *testing.T) {
 
 func TestABoundEndsCallsUpToASixteenthEarlyAndNeverLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const d = 16 * time.Second
-		e := evaler{bound: &bound{d: d}, client: clientFunc(func(ctx context.Context, _ redis.Cmder) error {
+		adaptertest.CheckBound(t, evaler{bound: &bound{d: 16 * time.Second}, client: clientFunc(func(ctx context.Context, _ redis.Cmder) error {
 			<-ctx.Done()
 			return ctx.Err()
-		})}
-		var wg sync.WaitGroup
-		for i := range 64 {
-			wg.Go(func() {
-				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
-				begin := time.Now()
-				_, err := eval(t.Context(), e)
-				if took := time.Since(begin); took > d || took <= d*15/16 {
-					t.Errorf("a call that began at %v took %v", time.Duration(i)*300*time.Millisecond, took)
-				}
-				if err == nil || !strings.Contains(err.Error(), "within the bound of 16s") || errors.Is(err, driver.ErrNotSent) {
-					t.Errorf("got %v; want that there was no reply within the bound of 16s, and not ErrNotSent", err)
-				}
-			})
-		}
-		wg.Wait()
+		})})
 	})
 }

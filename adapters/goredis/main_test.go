@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
@@ -32,6 +33,11 @@ var (
 	get       = adaptertest.Get
 	abilities = adaptertest.Abilities
 	answer    = adaptertest.Answer
+
+	eventually = adaptertest.Eventually
+	mustAdd    = adaptertest.MustAdd
+	confirm    = adaptertest.Confirm
+	push       = adaptertest.Push
 )
 
 // fakeServer is a server as the tests of all adapters use it.
@@ -53,6 +59,13 @@ func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	}
 	s.Start(t)
 	return s
+}
+
+// connect returns an Evaler over a client of a fake server.
+func connect(t *testing.T, reply func(args []string) string) (driver.Evaler, *adaptertest.Server) {
+	t.Helper()
+	s := serve(t, reply)
+	return New(s.client(t, redis.Options{})), s.Server
 }
 
 func (s *fakeServer) client(t *testing.T, o redis.Options) *redis.Client {

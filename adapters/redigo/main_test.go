@@ -7,6 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
@@ -27,6 +28,10 @@ var (
 	calls     = adaptertest.Calls
 	abilities = adaptertest.Abilities
 	answer    = adaptertest.Answer
+
+	eventually = adaptertest.Eventually
+	mustAdd    = adaptertest.MustAdd
+	confirm    = adaptertest.Confirm
 )
 
 // fakeServer is a server as the tests of all adapters use it.
@@ -38,6 +43,13 @@ func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	s := &fakeServer{&adaptertest.Server{Reply: reply}}
 	s.Start(t)
 	return s
+}
+
+// connect returns an Evaler over a client of a fake server.
+func connect(t *testing.T, reply func(args []string) string) (driver.Evaler, *adaptertest.Server) {
+	t.Helper()
+	s := serve(t, reply)
+	return New(s.pool(t)), s.Server
 }
 
 // pool returns a pool of connections to the server.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,20 +36,7 @@ func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
 		{"pool that cannot dial", &redis.Pool{}, []string{"invalid"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := New(tt.client)
-			if diff := cmp.Diff(tt.want, abilities(e)); diff != "" {
-				t.Errorf("abilities (-want +got):\n%s", diff)
-			}
-			if b, ok := e.(driver.Bounder); ok {
-				if diff := cmp.Diff(tt.want, abilities(b.Bound(1))); diff != "" {
-					t.Errorf("abilities when bounded (-want +got):\n%s", diff)
-				}
-			}
-			if slices.Contains(tt.want, "invalid") {
-				if _, err := eval(t.Context(), e); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "redigo: ") {
-					t.Errorf("Eval: %v; want an error of this package that says not sent", err)
-				}
-			}
+			adaptertest.CheckAbilities(t, New(tt.client), tt.want, "redigo: ")
 		})
 	}
 }
@@ -137,107 +123,23 @@ func TestARedirectionIsAnErrorThatNamesOtherAdapters(t *testing.T) {
 }
 
 func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
-	const unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
-	tests := []struct {
-		name          string
-		evalsha, eval string
-		wantEval      int
-		want          string // in the error; empty for success
-	}{
-		{"after NOSCRIPT", unknown, "$1\r\na\r\n", 1, ""},
-		{"once", unknown, unknown, 1, "NOSCRIPT"},
-		{"not after another error that has the word", "-ERR NOSCRIPT is a word\r\n", "", 0, "ERR NOSCRIPT is a word"},
-		{"not for a code that starts the same", "-NOSCRIPTS x\r\n", "", 0, "NOSCRIPTS"},
-		{"not for an element", "*1\r\n" + unknown, "", 0, "NOSCRIPT"},
-		{"not for a value", "$8\r\nNOSCRIPT\r\n", "", 0, ""},
-		{"not after a lost reply", cut, "", 0, "EOF"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, func(args []string) string {
-				if args[0] == "EVAL" {
-					return tt.eval
-				}
-				return tt.evalsha
-			})
-			_, err := eval(t.Context(), New(s.pool(t)))
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v; want one with %q", err, tt.want)
-			}
-			if sha, src := s.Count("EVALSHA"), s.Count("EVAL"); sha != 1 || src != tt.wantEval {
-				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
-			}
-		})
-	}
+	adaptertest.CheckFallback(t, connect, "EOF")
 }
 
 func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
-	s := serve(t, func(args []string) string {
-		if args[0] == "EVALSHA" {
-			return "-NOSCRIPT x\r\n"
-		}
-		return "$-1\r\n"
-	})
-	keys := []string{"{k}", "\x00\r\n\xff", ""}
-	args := []string{"1.0", "007", "", "$5", strings.Repeat("x", 1<<16)}
-	r, err := New(s.pool(t)).Eval(t.Context(), script, keys, args)
-	if err != nil || r.Kind() != driver.KindNil {
-		t.Fatalf("got %v, %v; want nil", r, err)
-	}
-	tail := slices.Concat([]string{"3"}, keys, args)
-	want := [][]string{
-		append([]string{"EVALSHA", script.SHA1()}, tail...),
-		append([]string{"EVAL", script.Source()}, tail...),
-	}
-	if diff := cmp.Diff(want, s.Commands()); diff != "" {
-		t.Errorf("commands (-want +got):\n%s", diff)
-	}
+	adaptertest.CheckArguments(t, connect, "3", "{k}", "\x00\r\n\xff", "")
 }
 
 func TestGetReturnsTheValueOrThatThereIsNone(t *testing.T) {
-	var reply string
-	s := serve(t, func([]string) string { return reply })
-	e := New(s.pool(t))
-	for _, tt := range []struct {
-		reply, want string
-		ok          bool
-	}{
-		{"$3\r\na\r\n\r\n", "a\r\n", true},
-		{"$0\r\n\r\n", "", true},
-		{"$-1\r\n", "", false},
-	} {
-		reply = tt.reply
-		v, ok, err := get(t.Context(), t, e)
-		if v != tt.want || ok != tt.ok || err != nil {
-			t.Errorf("reply %q: got %q, %v, %v; want %q, %v", tt.reply, v, ok, err, tt.want, tt.ok)
-		}
-	}
-	reply = "-WRONGTYPE Operation against a key\r\n"
-	_, _, err := get(t.Context(), t, e)
-	if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "WRONGTYPE" {
-		t.Errorf("wrong type: %v; want a ServerError with the code WRONGTYPE", err)
-	}
-	reply = ":1\r\n"
+	adaptertest.CheckGet(t, connect)
+	e, _ := connect(t, answer(":1\r\n"))
 	if _, ok, err := get(t.Context(), t, e); ok || err == nil {
 		t.Errorf("an integer: got %v, %v; want an error", ok, err)
 	}
 }
 
 func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
-	s := serve(t, answer("$1\r\na\r\n"))
-	e := New(s.pool(t))
-	for _, e := range []driver.Evaler{e, e.(driver.Bounder).Bound(1e9)} {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for name, call := range calls(t, e) {
-			if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v; want ErrNotSent and context.Canceled", name, err)
-			}
-		}
-	}
-	if got := s.Commands(); len(got) != 0 {
-		t.Errorf("the server received %q, want nothing", got)
-	}
+	adaptertest.CheckDoneContext(t, connect)
 }
 
 func TestWhatFailsBeforeThereIsAConnectionIsNotSent(t *testing.T) {
@@ -256,21 +158,7 @@ func TestWhatFailsBeforeThereIsAConnectionIsNotSent(t *testing.T) {
 }
 
 func TestRepliesAreConvertedToFourShapes(t *testing.T) {
-	for raw, want := range map[string]string{
-		"$-1\r\n":                              "nil",
-		"*-1\r\n":                              "nil",
-		":-1\r\n":                              "-1",
-		"$2\r\na\x00\r\n":                      "string of 2 bytes",
-		"$0\r\n\r\n":                           "string of 0 bytes",
-		"+FINE\r\n":                            "string of 4 bytes",
-		"*0\r\n":                               "[]",
-		"*3\r\n:1\r\n$-1\r\n*1\r\n$1\r\nx\r\n": "[1, nil, [string of 1 bytes]]",
-	} {
-		r, err := eval(t.Context(), New(serve(t, answer(raw)).pool(t)))
-		if err != nil || r.String() != want {
-			t.Errorf("%q: got %v, %v; want %v", raw, r, err, want)
-		}
-	}
+	adaptertest.CheckReplies(t, connect, nil)
 	if _, err := reply(1.5); err == nil || !strings.Contains(err.Error(), "float64") {
 		t.Errorf("a float64: %v; want an error that names the type", err)
 	}

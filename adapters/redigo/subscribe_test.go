@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,49 +12,16 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
 // tooLong is far above the times that these tests wait for.
 const tooLong = 5 * time.Second
 
-// patience bounds what is expected to happen.
-const patience = 30 * time.Second
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
-// confirm is the reply to SSUBSCRIBE and SUNSUBSCRIBE, and to PING.
-func confirm(args []string) string {
-	name := strings.ToLower(args[0])
-	if len(args) == 1 {
-		return "+PONG\r\n"
-	}
-	return fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n", len(name), name, len(args[1]), args[1])
-}
-
 // subscribe returns a subscription over c, and how often it notified.
 func subscribe(t *testing.T, c Client) (driver.Subscription, *atomic.Int64) {
 	t.Helper()
-	var heard atomic.Int64
-	sub, err := New(c).(driver.Subscriber).Subscribe(func(string) { heard.Add(1) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { sub.Close() })
-	return sub, &heard
-}
-
-func mustAdd(t *testing.T, sub driver.Subscription, channel string) {
-	t.Helper()
-	if err := sub.Add(t.Context(), channel); err != nil {
-		t.Fatal(err)
-	}
+	return adaptertest.Subscribe(t, New(c))
 }
 
 func mustClose(t *testing.T, sub driver.Subscription) {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
@@ -30,6 +31,9 @@ var (
 	calls     = adaptertest.Calls
 	abilities = adaptertest.Abilities
 	answer    = adaptertest.Answer
+
+	eventually = adaptertest.Eventually
+	mustAdd    = adaptertest.MustAdd
 )
 
 // fakeServer is a server as the tests of all adapters use it.
@@ -56,6 +60,13 @@ func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	}
 	s.Start(t)
 	return s
+}
+
+// connect returns an Evaler over a client of a fake server.
+func connect(t *testing.T, reply func(args []string) string) (driver.Evaler, *adaptertest.Server) {
+	t.Helper()
+	s := serve(t, reply)
+	return New(s.client(t, rueidis.ClientOption{})), s.Server
 }
 
 // client returns a client of the server.

@@ -16,6 +16,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
 // tooLong is far above the times that these tests wait for, and below the
@@ -168,27 +169,11 @@ func TestAGuardedCallTakesNoPlaceOfTheOthers(t *testing.T) {
 func TestABoundEndsCallsUpToASixteenthEarlyAndNeverLate(t *testing.T) {
 	client := failing(t, nil)
 	synctest.Test(t, func(t *testing.T) {
-		const d = 16 * time.Second
 		client.do = func(ctx context.Context) valkey.ValkeyResult {
 			<-ctx.Done()
 			return valkey.NewErrorResult(ctx.Err())
 		}
-		e := evaler{client: client, bound: &bound{d: d, made: time.Now()}}
-		var wg sync.WaitGroup
-		for i := range 64 {
-			wg.Go(func() {
-				time.Sleep(time.Duration(i) * 300 * time.Millisecond)
-				begin := time.Now()
-				_, err := eval(t.Context(), e)
-				if took := time.Since(begin); took > d || took <= d*15/16 {
-					t.Errorf("a call that began at %v took %v", time.Duration(i)*300*time.Millisecond, took)
-				}
-				if err == nil || !strings.Contains(err.Error(), "within the bound of 16s") || errors.Is(err, driver.ErrNotSent) {
-					t.Errorf("got %v; want that there was no reply within the bound of 16s, and not ErrNotSent", err)
-				}
-			})
-		}
-		wg.Wait()
+		adaptertest.CheckBound(t, evaler{client: client, bound: &bound{d: 16 * time.Second, made: time.Now()}})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
@@ -32,6 +33,9 @@ var (
 	calls     = adaptertest.Calls
 	abilities = adaptertest.Abilities
 	answer    = adaptertest.Answer
+
+	eventually = adaptertest.Eventually
+	mustAdd    = adaptertest.MustAdd
 )
 
 // fakeServer is a server as the tests of all adapters use it.
@@ -58,6 +62,13 @@ func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	}
 	s.Start(t)
 	return s
+}
+
+// connect returns an Evaler over a client of a fake server.
+func connect(t *testing.T, reply func(args []string) string) (driver.Evaler, *adaptertest.Server) {
+	t.Helper()
+	s := serve(t, reply)
+	return New(s.client(t, valkey.ClientOption{})), s.Server
 }
 
 // client returns a client of the server.

@@ -5,7 +5,6 @@ package valkeygo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,50 +13,23 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
-// patience bounds what is expected to happen.
-const patience = 30 * time.Second
+// With RESP3.
+func push(kind, channel string) string { return ">" + adaptertest.Push(kind, channel)[1:] }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
-// push is what a subscribed connection receives, with RESP3.
-func push(kind, channel string) string {
-	return fmt.Sprintf(">3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n", len(kind), kind, len(channel), channel)
-}
-
-// confirm is the reply to SSUBSCRIBE and SUNSUBSCRIBE, and to all else PONG.
 func confirm(args []string) string {
-	if name := strings.ToLower(args[0]); len(args) > 1 {
-		return push(name, args[1])
+	if len(args) > 1 {
+		return push(strings.ToLower(args[0]), args[1])
 	}
-	return "+PONG\r\n"
+	return adaptertest.Confirm(args)
 }
 
 // subscribe returns a subscription over c, and how often it notified.
 func subscribe(t *testing.T, c Client) (driver.Subscription, *atomic.Int64) {
 	t.Helper()
-	var heard atomic.Int64
-	sub, err := New(c).(driver.Subscriber).Subscribe(func(string) { heard.Add(1) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { sub.Close() })
-	return sub, &heard
-}
-
-func mustAdd(t *testing.T, sub driver.Subscription, channel string) {
-	t.Helper()
-	if err := sub.Add(t.Context(), channel); err != nil {
-		t.Fatal(err)
-	}
+	return adaptertest.Subscribe(t, New(c))
 }
 
 func TestEveryChannelIsUnsubscribedFrom(t *testing.T) {

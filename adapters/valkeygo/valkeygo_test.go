@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
 func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
@@ -37,20 +37,7 @@ func TestAnEvalerHasTheAbilitiesThatItsClientAllows(t *testing.T) {
 		{"dedicated client", dedicated, []string{"invalid"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := New(tt.client)
-			if diff := cmp.Diff(tt.want, abilities(e)); diff != "" {
-				t.Errorf("abilities (-want +got):\n%s", diff)
-			}
-			if b, ok := e.(driver.Bounder); ok {
-				if diff := cmp.Diff(tt.want, abilities(b.Bound(1))); diff != "" {
-					t.Errorf("abilities when bounded (-want +got):\n%s", diff)
-				}
-			}
-			if slices.Contains(tt.want, "invalid") {
-				if _, err := eval(t.Context(), e); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "hand over") {
-					t.Errorf("Eval: %v; want an error that says not sent and what to do", err)
-				}
-			}
+			adaptertest.CheckAbilities(t, New(tt.client), tt.want, "hand over")
 		})
 	}
 }
@@ -120,7 +107,7 @@ func TestOpenFailsWhenItCannotConnect(t *testing.T) {
 func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 	s := serve(t, answer(cut)) // executed, as far as anybody knows
 	cluster := serve(t, answer(cut))
-	cluster.slots = slots(cluster.Addr)
+	cluster.slots = adaptertest.Slots(cluster.Addr)
 	for kind, c := range map[string]valkey.Client{
 		"pipelining when needed": s.client(t, valkey.ClientOption{}),
 		"always pipelining":      s.client(t, valkey.ClientOption{AlwaysPipelining: true}),
@@ -150,20 +137,9 @@ func TestACommandIsSentOnceWhenItsReplyIsLost(t *testing.T) {
 	}
 }
 
-// slots returns the reply to CLUSTER SLOTS: all on one primary, with replicas.
-func slots(nodes ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 2+len(nodes))
-	for _, addr := range nodes {
-		host, port, _ := net.SplitHostPort(addr)
-		fmt.Fprintf(&b, "*3\r\n$%d\r\n%s\r\n:%s\r\n$1\r\nx\r\n", len(host), host, port)
-	}
-	return b.String()
-}
-
 func TestAClientThatReadsFromReplicasAsksThePrimary(t *testing.T) {
 	primary, replica := serve(t, answer("$1\r\na\r\n")), serve(t, answer("$1\r\na\r\n"))
-	primary.slots = slots(primary.Addr, replica.Addr)
+	primary.slots = adaptertest.Slots(primary.Addr, replica.Addr)
 	replica.slots = primary.slots
 	c := primary.client(t, valkey.ClientOption{
 		SendToReplicas: func(cmd valkey.Completed) bool { return cmd.IsReadOnly() || cmd.Commands()[0] == "GET" },
@@ -191,7 +167,7 @@ func TestARedirectionIsFollowed(t *testing.T) {
 	to := serve(t, func(args []string) string { return "$1\r\nb\r\n" })
 	for _, kind := range []string{"MOVED", "ASK"} {
 		from := serve(t, answer("-"+kind+" 7629 "+to.Addr+"\r\n"))
-		from.slots = slots(from.Addr)
+		from.slots = adaptertest.Slots(from.Addr)
 		r, err := eval(t.Context(), New(from.client(t, valkey.ClientOption{})))
 		if s, _ := r.Str(); err != nil || s != "b" {
 			t.Errorf("%s: got %v, %v; want b", kind, r, err)
@@ -201,7 +177,7 @@ func TestARedirectionIsFollowed(t *testing.T) {
 
 func TestKeysInDifferentSlotsAreAnErrorAndNoPanic(t *testing.T) {
 	s := serve(t, answer(":1\r\n"))
-	s.slots = slots(s.Addr)
+	s.slots = adaptertest.Slots(s.Addr)
 	e := New(s.client(t, valkey.ClientOption{}))
 	for _, keys := range [][]string{{"a", "b"}, {"{a}", "{b}"}, {"v:{k}", "l:{k", "s:{k}"}, {"{}a", "{}b"}} {
 		if _, err := e.Eval(t.Context(), script, keys, nil); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "hash tag") {
@@ -216,108 +192,23 @@ func TestKeysInDifferentSlotsAreAnErrorAndNoPanic(t *testing.T) {
 }
 
 func TestAScriptThatTheServerDoesNotKnowIsSentByItsSource(t *testing.T) {
-	const unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
-	tests := []struct {
-		name          string
-		evalsha, eval string
-		wantEval      int
-		want          string // in the error; empty for success
-	}{
-		{"after NOSCRIPT", unknown, "$1\r\na\r\n", 1, ""},
-		{"once", unknown, unknown, 1, "NOSCRIPT"},
-		{"not after another error that has the word", "-ERR NOSCRIPT is a word\r\n", "", 0, "ERR NOSCRIPT is a word"},
-		{"not for a code that starts the same", "-NOSCRIPTS x\r\n", "", 0, "NOSCRIPTS"},
-		{"not for an element", "*1\r\n" + unknown, "", 0, "NOSCRIPT"},
-		{"not for a value", "$8\r\nNOSCRIPT\r\n", "", 0, ""},
-		{"not after a lost reply", cut, "", 0, "EOF"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, func(args []string) string {
-				if args[0] == "EVAL" {
-					return tt.eval
-				}
-				return tt.evalsha
-			})
-			_, err := eval(t.Context(), New(s.client(t, valkey.ClientOption{})))
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v; want one with %q", err, tt.want)
-			}
-			if sha, src := s.Count("EVALSHA"), s.Count("EVAL"); sha != 1 || src != tt.wantEval {
-				t.Errorf("EVALSHA was sent %d times, EVAL %d times; want 1 and %d", sha, src, tt.wantEval)
-			}
-		})
-	}
+	adaptertest.CheckFallback(t, connect, "EOF")
 }
 
 func TestKeysAndArgumentsAreSentAsTheyAre(t *testing.T) {
-	s := serve(t, func(args []string) string {
-		if args[0] == "EVALSHA" {
-			return "-NOSCRIPT x\r\n"
-		}
-		return "$-1\r\n"
-	})
-	keys := []string{"{k}", "\x00\r\n\xff{k}"}
-	args := []string{"1.0", "007", "", "$5", strings.Repeat("x", 1<<16)}
-	r, err := New(s.client(t, valkey.ClientOption{})).Eval(t.Context(), script, keys, args)
-	if err != nil || r.Kind() != driver.KindNil {
-		t.Fatalf("got %v, %v; want nil", r, err)
-	}
-	tail := slices.Concat([]string{"2"}, keys, args)
-	want := [][]string{
-		append([]string{"EVALSHA", script.SHA1()}, tail...),
-		append([]string{"EVAL", script.Source()}, tail...),
-	}
-	if diff := cmp.Diff(want, s.Commands()); diff != "" {
-		t.Errorf("commands (-want +got):\n%s", diff)
-	}
+	adaptertest.CheckArguments(t, connect, "2", "{k}", "\x00\r\n\xff{k}")
 }
 
 func TestGetReturnsTheValueOrThatThereIsNone(t *testing.T) {
-	var reply string
-	s := serve(t, func([]string) string { return reply })
-	e := New(s.client(t, valkey.ClientOption{}))
-	for _, tt := range []struct {
-		reply, want string
-		ok          bool
-	}{
-		{"$3\r\na\r\n\r\n", "a\r\n", true},
-		{"$0\r\n\r\n", "", true},
-		{"$-1\r\n", "", false},
-		{"_\r\n", "", false},
-	} {
-		reply = tt.reply
-		v, ok, err := get(t.Context(), t, e)
-		if v != tt.want || ok != tt.ok || err != nil {
-			t.Errorf("reply %q: got %q, %v, %v; want %q, %v", tt.reply, v, ok, err, tt.want, tt.ok)
-		}
-	}
-	reply = "-WRONGTYPE Operation against a key\r\n"
-	_, _, err := get(t.Context(), t, e)
-	if se, ok := errors.AsType[*driver.ServerError](err); !ok || se.Code != "WRONGTYPE" {
-		t.Errorf("wrong type: %v; want a ServerError with the code WRONGTYPE", err)
-	}
-	reply = ":1\r\n"
+	adaptertest.CheckGet(t, connect, "_\r\n")
+	e, _ := connect(t, answer(":1\r\n"))
 	if _, ok, err := get(t.Context(), t, e); ok || err == nil {
 		t.Errorf("an integer: got %v, %v; want an error", ok, err)
 	}
 }
 
 func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
-	s := serve(t, answer("$1\r\na\r\n"))
-	e := New(s.client(t, valkey.ClientOption{}))
-	for _, e := range []driver.Evaler{e, e.(driver.Bounder).Bound(1e9)} {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for name, call := range calls(t, e) {
-			if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v; want ErrNotSent and context.Canceled", name, err)
-			}
-		}
-	}
-	if got := s.Commands(); len(got) != 0 {
-		t.Errorf("the server received %q, want nothing", got)
-	}
+	adaptertest.CheckDoneContext(t, connect)
 }
 
 func TestARefusedDialIsNotSent(t *testing.T) {

@@ -1,16 +1,19 @@
 // Package adaptertest holds what the tests of several adapters share: a server
-// that answers as the test says, the abilities and the calls of an Evaler, and the
-// search for passwords in the errors for a DSN. Only tests may import it.
+// that answers as the test says, the abilities and the calls of an Evaler, checks
+// of what holds for each of them, and those of the errors for a DSN. Only tests may
+// import it.
 package adaptertest
 
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/leasecache/leasecache/internal/resp"
@@ -37,6 +40,7 @@ type Server struct {
 	// Addr is where the server listens once it has started.
 	Addr string
 
+	conns    atomic.Int32
 	mu       sync.Mutex
 	received [][]string
 }
@@ -69,6 +73,8 @@ func (s *Server) Start(t testing.TB) {
 }
 
 func (s *Server) handle(conn net.Conn, stop <-chan struct{}) {
+	s.conns.Add(1)
+	defer s.conns.Add(-1)
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -117,6 +123,20 @@ func (s *Server) Count(name string) int {
 		}
 	}
 	return n
+}
+
+// Conns returns how many connections clients have open.
+func (s *Server) Conns() int { return int(s.conns.Load()) }
+
+// Slots returns the reply to CLUSTER SLOTS: all on one primary, with replicas.
+func Slots(primary string, replicas ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 3+len(replicas))
+	for _, addr := range append([]string{primary}, replicas...) {
+		host, port, _ := net.SplitHostPort(addr)
+		fmt.Fprintf(&b, "*3\r\n$%d\r\n%s\r\n:%s\r\n$1\r\nx\r\n", len(host), host, port)
+	}
+	return b.String()
 }
 
 // Answer returns a reply function that always says the same.

@@ -57,12 +57,16 @@ func newCoder[V any](codec Codec) coder[V] {
 		}
 		codec = JSON
 	}
+	_, fresh := codec.(jsonCodec) // each slice is a new one, and nobody keeps it
 	return coder[V]{
 		encode: func(v V) (payload string, err error) {
 			defer recovered("codec", &err)
 			data, err := codec.Marshal(v)
 			if err != nil {
 				return "", err
+			}
+			if fresh {
+				return unsafe.String(unsafe.SliceData(data), len(data)), nil
 			}
 			return string(data), nil
 		},

@@ -10,6 +10,7 @@ require (
 	github.com/leasecache/leasecache/adapters/redigo v0.0.0
 	github.com/leasecache/leasecache/adapters/rueidis v0.0.0
 	github.com/leasecache/leasecache/adapters/valkeygo v0.0.0
+	github.com/leasecache/leasecache/compress v0.0.0
 	github.com/leasecache/leasecache/servertest v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -38,7 +39,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-ole/go-ole v1.3.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/klauspost/compress v1.18.7 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.18.12 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
@@ -80,5 +81,6 @@ replace (
 	github.com/leasecache/leasecache/adapters/redigo => ../adapters/redigo
 	github.com/leasecache/leasecache/adapters/rueidis => ../adapters/rueidis
 	github.com/leasecache/leasecache/adapters/valkeygo => ../adapters/valkeygo
+	github.com/leasecache/leasecache/compress => ../compress
 	github.com/leasecache/leasecache/servertest => ../servertest
 )

@@ -28,7 +28,6 @@ const (
 )
 
 var (
-	script    = adaptertest.Script
 	eval      = adaptertest.Eval
 	get       = adaptertest.Get
 	abilities = adaptertest.Abilities

@@ -62,8 +62,9 @@ import (
 // context carries the values of the caller's.
 //
 // A loader returns [ErrNotFound], as it is or wrapped, for a key that the source
-// does not have. Any other error is returned to the readers and not cached.
-// What else it may decide is in [LoadFrom].
+// does not have. Any other error is returned to the readers and not cached; for
+// what others get meanwhile see [Options.FailureBackoff]. What else it may decide
+// is in [LoadFrom].
 type Loader[V any] func(ctx context.Context) (V, error)
 
 // Cache is a read-through cache of values of type V. It is safe for concurrent

@@ -15,13 +15,14 @@ func (c *Cache[V]) release(key string, keys protocol.Keys, lease protocol.Lease)
 
 // releaseMarked is release that leaves a mark, unless there is no FailureBackoff.
 func (c *Cache[V]) releaseMarked(key string, keys protocol.Keys, lease protocol.Lease, mark protocol.Mark) {
-	if c.opts.FailureBackoff < 0 {
-		mark = protocol.NoMark
+	life := c.opts.FailureBackoff
+	if life < 0 {
+		mark, life = protocol.NoMark, 0
 	}
 	c.work.extend()
 	go func() {
 		defer c.work.end()
-		reply, err := c.store.call(context.Background(), key, protocol.ReleaseCall(keys, lease, mark, max(c.opts.FailureBackoff, 0)))
+		reply, err := c.store.call(context.Background(), key, protocol.ReleaseCall(keys, lease, mark, life))
 		if err == nil {
 			_, err = protocol.ParseRelease(reply)
 		}

@@ -43,6 +43,10 @@ fuzz: ## Run every fuzz target for FUZZTIME each (30s).
 bench: ## Measure reads beside the client's bare GET and EVALSHA.
 	@cd benchmarks && GOWORK=off go run .
 
+.PHONY: scale
+scale: ## Simulate 10 to 10,000 processes on one key, and check 10 and 20 against real ones: see docs/scale.md.
+	@cd tests && GOWORK=off go test -count=1 -v -timeout=20m -run="^(TestScale|TestProcesses)$$" ./scale -args -processes=10,100,1000,10000
+
 .PHONY: mutants
 mutants: ## Run the conformance suite on broken drivers; the case of the broken rule must fail each.
 	@scripts/mutants.sh drivers

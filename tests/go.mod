@@ -7,6 +7,7 @@ require (
 	github.com/leasecache/leasecache v0.0.0
 	github.com/leasecache/leasecache/adapters/glide v0.0.0
 	github.com/leasecache/leasecache/adapters/goredis v0.0.0
+	github.com/leasecache/leasecache/adapters/miniredis v0.0.0
 	github.com/leasecache/leasecache/adapters/redigo v0.0.0
 	github.com/leasecache/leasecache/adapters/rueidis v0.0.0
 	github.com/leasecache/leasecache/adapters/valkeygo v0.0.0
@@ -23,6 +24,7 @@ require (
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20261006220739-8c912ac31dd4 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/errdefs v1.0.0 // indirect
@@ -60,6 +62,7 @@ require (
 	github.com/testcontainers/testcontainers-go v0.45.0 // indirect
 	github.com/tklauser/go-sysconf v0.4.0 // indirect
 	github.com/tklauser/numcpus v0.12.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
 	github.com/yusufpapurcu/wmi v1.2.4 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.69.0 // indirect

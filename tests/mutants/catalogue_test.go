@@ -136,7 +136,7 @@ var catalogue = []mutant{
 	{"join: who joined late waits for what was overtaken", "G3", "invalidate.go", "c.moveOn(s, f.kind, f.take(func(w *waiter[V]) bool { return !f.before(w) }))", "", "G3LocalInvalidationOvertakesTheLoad"},
 	{"join: a moved waiter counts as new", "G3", "flight.go", "\tfor _, w := range ws {\n\t\tif !w.gone {", "\tfor _, w := range ws {\n\t\tw.arrived = s.next()\n\t\tif !w.gone {", "G3WhoMovesOnTakesWhatWasSentAfterHeCame"},
 
-	{"join: a shared read until it has landed", "G3", "share.go", "\tif r == nil {\n\t\tif h.wire--; h.wire == 0 {\n\t\t\tdelete(s.hot, key)\n\t\t}\n\t\treturn\n\t}\n\th.next = nil\n\tgo c.send(s, key, h, r)", "\tif r == nil || r.ok {\n\t\tif h.wire--; h.wire == 0 {\n\t\t\tdelete(s.hot, key)\n\t\t}\n\t\treturn\n\t}\n\tr.ok = true\n\tgo func() {\n\t\tc.send(s, key, h, r)\n\t\ts.mu.Lock()\n\t\th.next = nil\n\t\ts.mu.Unlock()\n\t}()", "G3SharedReadIsJoinedUntilItIsSent"},
+	{"join: a shared read until it has landed", "G3", "share.go", "\th.next = nil\n\tif r != nil && outage == nil {\n\t\tgo c.send(s, key, h, r)\n", "\tif r != nil && r.ok {\n\t\tr = nil\n\t}\n\tif r != nil && outage == nil {\n\t\tr.ok = true\n\t\tgo func() {\n\t\t\tc.send(s, key, h, r)\n\t\t\ts.mu.Lock()\n\t\t\th.next = nil\n\t\t\ts.mu.Unlock()\n\t\t}()\n", "G3SharedReadIsJoinedUntilItIsSent"},
 
 	// The core: how many loads run.
 	{"loads: any number of a key", "G2", "wait.go", "if f.starved = e.loads >= maxKeyLoads; f.starved {", "if false {", "G2ProcessRunsTwoLoadsOfAKeyAtMost"},

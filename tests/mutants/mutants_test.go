@@ -6,6 +6,7 @@
 package mutants
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,15 +66,16 @@ func TestNoMutantSurvives(t *testing.T) {
 		}
 	}
 
-	survived := make([]bool, len(catalogue))
+	verdicts := make([]string, len(catalogue))
 	t.Run("mutants", func(t *testing.T) {
 		for i, m := range catalogue {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				binary := build(t, root, filepath.Join(dir, "mutant"), m.write(t, root, dir))
+				verdicts[i] = m.test
 				if out, err := run(t, root, binary, env, pattern(m.test)); err == nil {
-					survived[i] = true
+					verdicts[i] = "SURVIVED " + m.test
 					t.Errorf("the mutant survived %s:\n%s", m.test, out)
 				}
 			})
@@ -83,13 +85,10 @@ func TestNoMutantSurvives(t *testing.T) {
 	red := 0
 	fmt.Printf("%-54s  %-9s  %s\n", "mutant", "guarantee", "turned red")
 	for i, m := range catalogue {
-		verdict := m.test
-		if survived[i] {
-			verdict = "SURVIVED " + verdict
-		} else {
+		if verdicts[i] == m.test {
 			red++
 		}
-		fmt.Printf("%-54s  %-9s  %s\n", m.name, m.guarantee, verdict)
+		fmt.Printf("%-54s  %-9s  %s\n", m.name, m.guarantee, cmp.Or(verdicts[i], "NOT RUN"))
 	}
 	fmt.Printf("mutants: %d of %d turned a named test red\n", red, len(catalogue))
 }

@@ -1,11 +1,12 @@
-// Command benchmarks measures what leasecache costs beside the bare commands of the client that it uses, on a real server.
+// Command benchmarks measures what leasecache costs beside the bare commands of the client that it uses, and beside other
+// caches, on a real server.
 //
 //	go run .           # at least 6 runs of everything, some minutes
-//	go run . -quick    # fewer and shorter runs, under a minute
+//	go run . -quick    # fewer and shorter runs
 //
-// Both sides of every figure are measured in this process and in the same run, taking turns. The table goes to standard
-// output, the figures also to out/latest.json, and what is under way to standard error. A bar that is missed is said so in
-// the table and does not change the exit status. See docs/benchmarks.md.
+// Both sides of every figure are measured in the same run, taking turns. The table goes to standard output, the figures also
+// to out/latest.json, and what is under way to standard error. A bar that is missed is said so in the table and does not
+// change the exit status. See docs/benchmarks.md.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"syscall"
 	"time"
 
@@ -31,11 +33,13 @@ type plan struct {
 	runs            int
 	latencyPairs    int // of blocks in a run
 	throughputPairs int // of turns in a run
+	largePairs      int // of blocks of large values in a run
+	wakeRounds      int // in a run, of each mode
 }
 
 var (
-	full  = plan{runs: 9, latencyPairs: 200, throughputPairs: 50}
-	quick = plan{runs: 3, latencyPairs: 40, throughputPairs: 15}
+	full  = plan{runs: 7, latencyPairs: 200, throughputPairs: 50, largePairs: 20, wakeRounds: 10}
+	quick = plan{runs: 3, latencyPairs: 40, throughputPairs: 15, largePairs: 5, wakeRounds: 4}
 )
 
 // config is what the command line says.
@@ -43,12 +47,19 @@ type config struct {
 	plan
 	addr, server string
 	only         *regexp.Regexp
-	out, profile string
+	wakeClient   string
+	out, plots   string
+	profile      string
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, parse())
+	var err error
+	if os.Getenv(workerEnv) != "" {
+		err = work(ctx, os.Args[1:])
+	} else {
+		err = run(ctx, parse())
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
@@ -58,14 +69,16 @@ func main() {
 
 func parse() config {
 	c := config{only: regexp.MustCompile("")}
-	isQuick := flag.Bool("quick", false, "fewer and shorter runs, under a minute")
-	runs := flag.Int("runs", 0, "how often everything is measured (default 9, or 3 with -quick)")
+	isQuick := flag.Bool("quick", false, "fewer and shorter runs")
+	runs := flag.Int("runs", 0, "how often everything is measured (default 7, or 3 with -quick)")
 	flag.StringVar(&c.addr, "addr", "", "host:port of a server that runs and does nothing else (default: one is started)")
 	flag.StringVar(&c.server, "server", "valkey-9", "the `name` of the server to start, from the table of package servertest")
 	flag.Func("only", "a `regexp`: measure only figures whose name matches", func(s string) (err error) {
 		c.only, err = regexp.Compile(s)
 		return err
 	})
+	flag.StringVar(&c.wakeClient, "wake-client", goRedis, "the `client` of the processes of wake/*")
+	flag.StringVar(&c.plots, "plots", "", "a `directory` for a plot of each group")
 	flag.StringVar(&c.out, "out", filepath.Join("out", "latest.json"), "the `file` that the figures go to as JSON")
 	flag.StringVar(&c.profile, "cpuprofile", "", "a `file` for a profile of both sides, to be read with go tool pprof")
 	flag.Parse()
@@ -95,19 +108,13 @@ func run(ctx context.Context, c config) (err error) {
 	if err != nil {
 		return err
 	}
-	var probes []probe
-	for _, s := range settings {
-		b, err := newBench(ctx, c.addr, s.options)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, b.close()) }()
-		for _, p := range b.probes(s.name, c.plan) {
-			if c.only.MatchString(p.name) {
-				probes = append(probes, p)
-			}
-		}
+	e := &env{plan: c.plan, ctx: ctx, addr: c.addr, wakeClient: c.wakeClient, admin: redis.NewClient(&redis.Options{Addr: c.addr})}
+	defer func() { err = errors.Join(err, e.close()) }()
+	all, err := e.probes()
+	if err != nil {
+		return err
 	}
+	probes := slices.DeleteFunc(all, func(p probe) bool { return !slices.ContainsFunc(p.specs, c.wants) })
 	if len(probes) == 0 {
 		return fmt.Errorf("no figure's name matches -only=%s", c.only)
 	}
@@ -128,30 +135,43 @@ func run(ctx context.Context, c config) (err error) {
 	}
 	fmt.Printf("%s, %s %s/%s, %d processors, values of %d bytes, medians of %d interleaved runs\n",
 		server, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), valueSize, c.runs)
+	figures = slices.DeleteFunc(figures, func(f figure) bool { return !c.only.MatchString(f.Name) })
 	if err := writeTable(os.Stdout, figures); err != nil {
 		return err
+	}
+	if c.plots != "" {
+		if err := plotGroups(c.plots, figures); err != nil {
+			return err
+		}
 	}
 	return save(c.out, figures)
 }
 
+// wants reports whether a figure is asked for.
+func (c config) wants(s spec) bool { return c.only.MatchString(s.name) }
+
 // measure runs all probes once, and then again, so that the runs of each are spread over the whole time.
 func measure(ctx context.Context, runs int, probes []probe) ([]figure, error) {
-	samples := make([][]sample, len(probes))
+	samples := map[string][]sample{} // by figure
 	start := time.Now()
 	for run := range runs {
 		for i, p := range probes {
-			fmt.Fprintf(os.Stderr, "\rrun %d of %d, figure %d of %d, %.0f s ", run+1, runs, i+1, len(probes), time.Since(start).Seconds())
-			s, err := p.measure(ctx)
+			fmt.Fprintf(os.Stderr, "\rrun %d of %d, probe %d of %d, %.0f s ", run+1, runs, i+1, len(probes), time.Since(start).Seconds())
+			ss, err := p.measure(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", p.name, err)
+				return nil, fmt.Errorf("%s: %w", p.specs[0].name, err)
 			}
-			samples[i] = append(samples[i], s)
+			for i, spec := range p.specs {
+				samples[spec.name] = append(samples[spec.name], ss[i])
+			}
 		}
 	}
 	fmt.Fprintln(os.Stderr)
 	var figures []figure
-	for i, p := range probes {
-		figures = append(figures, newFigure(p, samples[i]))
+	for _, p := range probes {
+		for _, spec := range p.specs {
+			figures = append(figures, newFigure(spec, samples[spec.name]))
+		}
 	}
 	return figures, nil
 }

@@ -48,8 +48,8 @@ func alternate(pairs int, measure func(side int) (float64, error)) (ours, theirs
 	return series[0], series[1], nil
 }
 
-// latency compares what one operation takes, one after the other in one goroutine, in microseconds.
-func latency(pairs int, sides [2]side) (sample, error) {
+// latency compares what one operation takes, one after the other in one goroutine, in microseconds. ops of them are a block.
+func latency(pairs, ops int, sides [2]side) (sample, error) {
 	block := func(s int) (float64, error) {
 		if reset := sides[s].reset; reset != nil {
 			if err := reset(); err != nil {
@@ -58,12 +58,12 @@ func latency(pairs int, sides [2]side) (sample, error) {
 		}
 		op := sides[s].op
 		start := time.Now()
-		for i := range blockOps {
+		for i := range ops {
 			if err := op(i); err != nil {
 				return 0, err
 			}
 		}
-		return time.Since(start).Seconds() * 1e6 / blockOps, nil
+		return time.Since(start).Seconds() * 1e6 / float64(ops), nil
 	}
 	runtime.GC()
 	if _, _, err := alternate(2, block); err != nil { // connections and processor caches become warm

@@ -18,7 +18,7 @@ type bar struct {
 
 func atMost(limit float64) bar  { return bar{"≤", limit} }
 func atLeast(limit float64) bar { return bar{"≥", limit} }
-func exactlyOne() bar           { return bar{"=", 1} }
+func exactly(n float64) bar     { return bar{"=", n} }
 
 // passes reports whether value keeps to the bar.
 func (b bar) passes(value float64) bool {
@@ -45,6 +45,7 @@ type unit string
 
 const (
 	microseconds unit = "µs"
+	milliseconds unit = "ms"
 	perSecond    unit = "/s"
 	allocs       unit = "allocs"
 )
@@ -53,7 +54,7 @@ func (u unit) format(x float64) string {
 	switch u {
 	case "":
 		return ""
-	case microseconds:
+	case microseconds, milliseconds:
 		return fmt.Sprintf("%.1f %s", x, u)
 	}
 	return fmt.Sprintf("%.0f %s", x, u)
@@ -72,7 +73,7 @@ type figure struct {
 	ours, theirs string
 }
 
-func newFigure(p probe, runs []sample) figure {
+func newFigure(p spec, runs []sample) figure {
 	var values, ours, theirs []float64
 	for _, r := range runs {
 		values = append(values, r.value)

@@ -9,10 +9,10 @@ import (
 
 func testFigures() []figure {
 	return []figure{
-		newFigure(probe{name: "hit/x/latency_ratio", bar: atMost(1.05), unit: microseconds},
+		newFigure(spec{name: "hit/x/latency_ratio", bar: atMost(1.05), unit: microseconds},
 			[]sample{{1.03, 30, 29}, {1.0101, 32, 31}, {1.08, 31, 30}}),
-		newFigure(probe{name: "hit/x/extra_allocs", bar: atMost(3)}, []sample{{value: 4}}),
-		newFigure(probe{name: "aa/x/latency_ratio", unit: microseconds}, []sample{{1, 29, 29}}),
+		newFigure(spec{name: "hit/x/extra_allocs", bar: atMost(3)}, []sample{{value: 4}}),
+		newFigure(spec{name: "aa/x/latency_ratio", unit: microseconds}, []sample{{1, 29, 29}}),
 	}
 }
 

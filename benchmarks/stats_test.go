@@ -98,9 +98,9 @@ func TestABarIsComparedWithTheFigureAsItIsPrinted(t *testing.T) {
 		{atMost(1.05), 1.051, false},
 		{atLeast(0.95), 0.95, true},
 		{atLeast(0.95), 0.949, false},
-		{exactlyOne(), 1, true},
-		{exactlyOne(), 1.001, false},
-		{exactlyOne(), 0.999, false},
+		{exactly(1), 1, true},
+		{exactly(1), 1.001, false},
+		{exactly(1), 0.999, false},
 	} {
 		if got := tt.bar.passes(round(tt.value)); got != tt.want {
 			t.Errorf("%v passes %q = %t, want %t", tt.value, tt.bar, got, tt.want)

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	rueidisclient "github.com/redis/rueidis"
+
+	"github.com/leasecache/leasecache/adapters/rueidis"
+	"github.com/leasecache/leasecache/driver"
+)
+
+type bareRueidis struct{ client rueidisclient.Client }
+
+func dialRueidis(_ context.Context, addr string) (bare, error) {
+	c, err := rueidisclient.NewClient(rueidisclient.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	return bareRueidis{c}, err
+}
+
+func (b bareRueidis) evaler() driver.Evaler { return rueidis.New(b.client) }
+
+func (b bareRueidis) get(ctx context.Context, key string) ([]byte, error) {
+	v, err := b.client.Do(ctx, b.client.B().Get().Key(key).Build()).AsBytes()
+	if rueidisclient.IsRedisNil(err) {
+		err = errNone
+	}
+	return v, err
+}
+
+func (b bareRueidis) getString(ctx context.Context, key string) (string, error) {
+	v, err := b.client.Do(ctx, b.client.B().Get().Key(key).Build()).ToString()
+	if rueidisclient.IsRedisNil(err) {
+		err = errNone
+	}
+	return v, err
+}
+
+func (b bareRueidis) evalsha(ctx context.Context, sha string, keys, args []string) (int64, string, error) {
+	list, err := b.client.Do(ctx, b.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToArray()
+	if err != nil {
+		return 0, "", err
+	}
+	if len(list) != 2 {
+		return 0, "", fmt.Errorf("a script returned a list of %d, want 2", len(list))
+	}
+	n, err := list[0].AsInt64()
+	second, _ := list[1].ToString() // may be a number
+	return n, second, err
+}
+
+func (b bareRueidis) close() error {
+	b.client.Close()
+	return nil
+}

@@ -40,8 +40,12 @@ fuzz: ## Run every fuzz target for FUZZTIME each (30s).
 	@scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## Measure reads beside the client's bare GET and EVALSHA.
-	@cd benchmarks && GOWORK=off go run .
+bench: ## Measure beside bare clients and other caches, and plot it in docs/.
+	@cd benchmarks && GOWORK=off go run . -plots ../docs
+
+.PHONY: bench-quick
+bench-quick: ## The same with fewer runs, in under five minutes, without plots.
+	@cd benchmarks && GOWORK=off go run . -quick
 
 .PHONY: scale
 scale: ## Simulate 10 to 10,000 processes on one key, and check 10 and 20 against real ones: see docs/scale.md.

@@ -33,7 +33,7 @@ type clientKind struct {
 	dial func(ctx context.Context, addr string) (bare, error)
 
 	// Zero bars are none.
-	latencyBar, throughputBar, hotKeyBar bar
+	latencyBar, throughputBar, allocsBar, hotKeyBar bar
 }
 
 const (
@@ -42,11 +42,11 @@ const (
 )
 
 var clientKinds = []clientKind{
-	{name: goRedis, dial: dialGoRedis(redis.Options{}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), hotKeyBar: atLeast(5)},
-	{name: goRedisCtx, dial: dialGoRedis(redis.Options{ContextTimeoutEnabled: true}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), hotKeyBar: atLeast(5)},
-	{name: "rueidis", dial: dialRueidis, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), hotKeyBar: atLeast(3.5)},
-	{name: "valkeygo", dial: dialValkeyGo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), hotKeyBar: atLeast(3.5)},
-	{name: "redigo", dial: dialRedigo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), hotKeyBar: atLeast(5)},
+	{name: goRedis, dial: dialGoRedis(redis.Options{}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), allocsBar: atMost(3), hotKeyBar: atLeast(5)},
+	{name: goRedisCtx, dial: dialGoRedis(redis.Options{ContextTimeoutEnabled: true}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), allocsBar: atMost(3), hotKeyBar: atLeast(5)},
+	{name: "rueidis", dial: dialRueidis, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(3.5)},
+	{name: "valkeygo", dial: dialValkeyGo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(3.5)},
+	{name: "redigo", dial: dialRedigo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(5)},
 	{name: "glide", dial: dialGlide}, // has no bars
 }
 

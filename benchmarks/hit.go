@@ -13,7 +13,7 @@ func (b *bench) hitProbes() ([]probe, error) {
 	return []probe{
 		b.latency(name+"latency_ratio", b.latencyBar, hit, get),
 		b.throughput(name+"throughput_ratio", b.throughputBar, hit, get),
-		one(name+"extra_allocs", allocs, atMost(3), func(context.Context) (sample, error) {
+		one(name+"extra_allocs", allocs, b.allocsBar, func(context.Context) (sample, error) {
 			return extraAllocs([2]side{hit, get})
 		}),
 		one(name+"commands_per_hit", "", exactly(1), func(ctx context.Context) (sample, error) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"image/color"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // plots are the pictures, of the figures of a group that share a scale.
@@ -28,6 +31,8 @@ var plots = []struct {
 	{"peers-loads", "Loads of one key that 20 instances want at once", "loads", regexp.MustCompile(`^peer/.*/stampede_loads$`)},
 	{"noise", "A GET beside the same GET", "first / second", regexp.MustCompile(`^aa/`)},
 }
+
+const plotMargin = 8 // points, around a plot
 
 var (
 	colorFigure = color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}
@@ -67,8 +72,7 @@ func (ps points) XError(i int) (low, high float64) {
 
 func plotFigures(file, title, axis string, figures []figure) error {
 	p := plot.New()
-	p.Title.Text, p.X.Label.Text = title, axis
-	p.BackgroundColor = color.White // whatever the page has behind it
+	p.Title.Text, p.X.Label.Text = title, axis+"\ndot: median, line: least to most, red: bar"
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = colorGrid, nil
 	p.Add(grid)
@@ -84,10 +88,8 @@ func plotFigures(file, title, axis string, figures []figure) error {
 	}
 	ranges.Color, ranges.Width = colorFigure, vg.Points(1.2)
 	p.Add(ranges, dots)
-	p.Legend.Add("median, least and most of the runs", dots)
 
 	labels := make([]string, len(figures))
-	barred := false
 	for i, f := range figures {
 		_, y := points(figures).XY(i)
 		_, rest, _ := strings.Cut(f.Name, "/")
@@ -101,13 +103,20 @@ func plotFigures(file, title, axis string, figures []figure) error {
 		}
 		bar.Color, bar.Width = colorBar, vg.Points(1.5)
 		p.Add(bar)
-		if !barred {
-			p.Legend.Add("bar", bar)
-			barred = true
-		}
 	}
 	p.NominalY(labels...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(figures))-0.4
-	p.Legend.Top, p.Legend.YOffs = true, vg.Points(24) // above the data
-	return p.Save(16*vg.Centimeter, vg.Length(len(figures))*0.6*vg.Centimeter+3*vg.Centimeter, file)
+	margin := (p.X.Max - p.X.Min) / 40
+	p.X.Min, p.X.Max = p.X.Min-margin, p.X.Max+margin
+
+	svg := vgsvg.New(16*vg.Centimeter, vg.Length(len(figures))*0.6*vg.Centimeter+3*vg.Centimeter)
+	c := draw.New(svg)
+	c.SetColor(color.White) // whatever the page has behind it
+	c.Fill(c.Path())
+	p.Draw(draw.Crop(c, plotMargin, -plotMargin, plotMargin, -plotMargin))
+	var b bytes.Buffer
+	if _, err := svg.WriteTo(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(file, b.Bytes(), 0o644)
 }

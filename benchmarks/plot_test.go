@@ -29,7 +29,7 @@ func TestAPlotIsWrittenOfEachGroupThatWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "x/latency_ratio", ">bar<"} {
+	for _, want := range []string{"<svg", "x/latency_ratio", "leasecache / client alone"} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the plot of hits lacks %q", want)
 		}

@@ -60,5 +60,6 @@ func compare(ours, theirs []float64) (sample, error) {
 // errStill ends a comparison in which one side did nothing most of the time.
 var errStill = errors.New("no operation ended in most turns: the machine is too busy to measure anything")
 
-// round cuts x to the three decimals that are printed, so that a figure and its verdict never contradict each other.
-func round(x float64) float64 { return math.Round(x*1000) / 1000 }
+// round cuts x to the three decimals that are printed, so that a figure and its verdict never contradict each other. Adding
+// 0 makes a positive zero of a negative one.
+func round(x float64) float64 { return math.Round(x*1000)/1000 + 0 }

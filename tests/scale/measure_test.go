@@ -48,7 +48,7 @@ func TestMeasure(t *testing.T) {
 	// In the order of a key's life, so that each finds what it is to find.
 	m.print("readLease", func(i int64) { eval(protocol.ReadCall(keys(i), token, hour)) })
 	m.print("readWait", func(i int64) { eval(protocol.ReadCall(keys(i), other, hour)) })
-	m.print("release", func(i int64) { eval(protocol.ReleaseCall(keys(i), token.Unknown())) })
+	m.print("release", func(i int64) { eval(protocol.ReleaseCall(keys(i), token.Unknown(), protocol.NoMark, 0)) })
 	leases := make([]protocol.Lease, commands+1)
 	m.run(func(i int64) {
 		nonce, _ := m.eval(protocol.ReadCall(keys(i), token, hour)).At(1).Str()

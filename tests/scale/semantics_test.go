@@ -94,7 +94,7 @@ func TestTheModelAnswersAsTheScriptsDo(t *testing.T) {
 					if r.IntN(4) == 0 {
 						token = ""
 					}
-					c := protocol.ReadCall(b.keys, token, protocol.ReadOptions{Lease: ms(40)})
+					c := protocol.ReadCall(b.keys, token, protocol.ReadOptions{Lease: ms(40), OverMark: r.IntN(4) == 0})
 					b.call(c, c)
 				case 3, 4:
 					m, s := pick()
@@ -102,7 +102,9 @@ func TestTheModelAnswersAsTheScriptsDo(t *testing.T) {
 					b.call(protocol.FillCall(b.keys, m, v, ttl), protocol.FillCall(b.keys, s, v, ttl))
 				case 5:
 					m, s := pick()
-					b.call(protocol.ReleaseCall(b.keys, m), protocol.ReleaseCall(b.keys, s))
+					mark := []protocol.Mark{protocol.NoMark, protocol.MarkUnstored, protocol.MarkFailed("why")}[r.IntN(3)]
+					life := ms(40)
+					b.call(protocol.ReleaseCall(b.keys, m, mark, life), protocol.ReleaseCall(b.keys, s, mark, life))
 				case 6:
 					c := protocol.InvalidateCall(b.keys, 0)
 					b.call(c, c)
@@ -118,7 +120,7 @@ func TestTheModelAnswersAsTheScriptsDo(t *testing.T) {
 		})
 	}
 	// Every answer must have been seen, or nothing was compared.
-	for _, answer := range []string{"read 0 ", "read 1 ", "read le", "read 4 ", "fill 0 ", "fill 1 ", "fill 2 ", "release 0", "release 1", "invalidate 1"} {
+	for _, answer := range []string{"read 0 ", "read 1 ", "read le", "read 4 ", "read 5 ", "read 6 ", "fill 0 ", "fill 1 ", "fill 2 ", "release 0", "release 1", "invalidate 1"} {
 		if said[answer] < 10 {
 			t.Errorf("the answer %q was compared %d times: %v", answer, said[answer], said)
 		}

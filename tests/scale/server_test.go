@@ -173,6 +173,16 @@ func (s *server) script(name string, keys, args []string, now time.Time) (driver
 		}
 		held, ok := s.get(keys[1], now)
 		took := c.readWait
+		if ok && held[0] == '!' { // the mark of a load that ended without a fill
+			switch {
+			case args[0] == "" || args[4] == "1":
+				ok = false
+			case held[1] == 'n':
+				return driver.List(driver.Int(6), s.pttl(keys[1], now)), took, nil
+			default:
+				return driver.List(driver.Int(5), s.pttl(keys[1], now), driver.Str(held[2:])), took, nil
+			}
+		}
 		if token := args[0]; token != "" {
 			if !ok {
 				s.called("time")
@@ -207,6 +217,9 @@ func (s *server) script(name string, keys, args []string, now time.Time) (driver
 	case name == "release":
 		if held, ok := s.get(keys[0], now); ok && strings.HasPrefix(held, args[0]) {
 			s.del(keys[0])
+			if args[2] != "" {
+				s.set(keys[0], args[2], args[3], now)
+			}
 			return driver.Int(1), c.release + s.publish(args[1], now, c.release), nil
 		}
 		return driver.Int(0), c.release, nil

@@ -68,12 +68,7 @@ func (f *flight[V]) unstoredElsewhere() (wait time.Duration, ended bool) {
 	}
 	f.shard.mu.Lock()
 	f.detach()
-	u := &flight[V]{c: c, shard: f.shard, key: f.key, keys: f.keys, kind: unleasedFlight, wake: make(chan struct{}, 1)}
-	u.waiters = f.take(everyone)
-	for _, w := range u.waiters {
-		w.flight, w.reason = u, HolderNotStored
-	}
-	u.step = f.shard.next()
+	u := f.split(nil, HolderNotStored)
 	f.shard.mu.Unlock()
 	c.work.extend()
 	go func() {

@@ -60,26 +60,41 @@ func (s *Store) attempt(ctx context.Context, key, step string, do func(context.C
 func (s *Store) retry(ctx context.Context, key, step string, start time.Time, err error, do func(context.Context) error) error {
 	bounded, cancel := context.WithDeadline(ctx, start.Add(s.callTimeout))
 	defer cancel()
-	var refusal error
-	unknown := isUnknown(err)
-	for n := 1; n < maxAttempts && canRetry(err) && pause(bounded, n); n++ {
-		before := err
-		if serverCode(err) != "" {
-			refusal = err
-		}
+	var t tries
+	t.failed(err)
+	for n := 1; n < maxAttempts && canRetry(t.err) && pause(bounded, n); n++ {
 		if err = do(bounded); err == nil {
 			return nil
 		}
-		unknown = unknown || isUnknown(err)
-		err = since(err, before)
+		t.failed(err)
+	}
+	return s.gaveUp(step, key, t)
+}
+
+// tries is what became of the attempts at a step that has failed so far.
+type tries struct {
+	err     error // of the last one
+	refusal error // the server's last word
+	unknown bool  // one of them may have run
+}
+
+// failed notes an attempt that failed with err.
+func (t *tries) failed(err error) {
+	if isUnknown(err) {
+		t.unknown = true
 	}
 	if serverCode(err) != "" {
-		refusal = err
+		t.refusal = err
 	}
-	if s.closed.Load() && errors.Is(err, driver.ErrNotSent) {
-		err = ErrClosed
+	t.err = since(err, t.err)
+}
+
+// gaveUp returns the error of a step after its last attempt.
+func (s *Store) gaveUp(step, key string, t tries) error {
+	if s.closed.Load() && errors.Is(t.err, driver.ErrNotSent) {
+		t.err = ErrClosed
 	}
-	return &stepError{step: step, key: key, err: err, unknown: unknown, refusal: refusal}
+	return &stepError{step: step, key: key, err: t.err, unknown: t.unknown, refusal: t.refusal}
 }
 
 // since returns err, the error of an attempt, and when that says that its time was

@@ -3,6 +3,7 @@ package leasecache
 import (
 	"context"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
@@ -29,6 +30,11 @@ func (c *Cache[V]) undecodable(ctx context.Context, key, stored string, load Loa
 func (c *Cache[V]) drop(ctx context.Context, key string, keys protocol.Keys, stored string) (again bool, err error) {
 	c.stats.undecodable.Add(1)
 	reply, err := c.store.call(ctx, key, protocol.DropCall(keys, stored, c.opts.DropBackoff))
+	return c.dropReply(reply, err)
+}
+
+// dropReply sorts out the reply to a drop.
+func (c *Cache[V]) dropReply(reply driver.Reply, err error) (again bool, _ error) {
 	if err == nil {
 		again, err = protocol.ParseDrop(reply)
 	}

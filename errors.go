@@ -53,6 +53,10 @@ var (
 	// [Options.LoadTimeout]. It wraps [context.DeadlineExceeded].
 	ErrLoadTimeout = fmt.Errorf("leasecache: the load took longer than LoadTimeout: %w", context.DeadlineExceeded)
 
+	// ErrNotLoaded is the error of a key that a [BatchLoader] neither returned nor
+	// reported as not found.
+	ErrNotLoaded = errors.New("leasecache: the loader did not return this key; use Load.NotFound for one that the source does not have")
+
 	// ErrClosed is returned by calls on a closed [Cache] or [Store].
 	ErrClosed = errors.New("leasecache: closed")
 )
@@ -93,19 +97,50 @@ type InvalidateError struct {
 
 // Error names the keys, cut where they are many.
 func (e *InvalidateError) Error() string {
+	return fmt.Sprintf("leasecache: not invalidated, may still be cached: %s: %v", quoteKeys(e.Keys), e.Err)
+}
+
+// quoteKeys names keys in a message, cut where they are many.
+func quoteKeys(keys []string) string {
 	const most = 10
-	names := make([]string, 0, most)
-	for _, key := range e.Keys[:min(len(e.Keys), most)] {
+	names := make([]string, 0, most+1)
+	for _, key := range keys[:min(len(keys), most)] {
 		names = append(names, protocol.Quote(key))
 	}
-	if more := len(e.Keys) - most; more > 0 {
+	if more := len(keys) - most; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("leasecache: not invalidated, may still be cached: %s: %v", strings.Join(names, ", "), e.Err)
+	return strings.Join(names, ", ")
 }
 
 // Unwrap returns the first error.
 func (e *InvalidateError) Unwrap() error { return e.Err }
+
+// BatchError is returned by [Cache.GetMany] when it could not read every key.
+type BatchError struct {
+	// Keys are those that could not be read, in the order they were given, each
+	// once.
+	Keys []string
+	// Errs are their errors.
+	Errs map[string]error
+}
+
+// Error names the keys, cut where they are many, and tells the error of the first.
+func (e *BatchError) Error() string {
+	if len(e.Keys) == 0 {
+		return "leasecache: not read: no key"
+	}
+	return fmt.Sprintf("leasecache: not read: %s: %v", quoteKeys(e.Keys), e.Errs[e.Keys[0]])
+}
+
+// Unwrap returns the errors of the keys, in their order.
+func (e *BatchError) Unwrap() []error {
+	errs := make([]error, len(e.Keys))
+	for i, key := range e.Keys {
+		errs[i] = e.Errs[key]
+	}
+	return errs
+}
 
 // stepError is the error of a step on the server: what was done to which key,
 // what came back, and what to do about it.

@@ -113,6 +113,41 @@ func ExampleCache_Invalidate() { //nolint:testableexamples // needs a server
 	}
 }
 
+// Many keys cost a round trip for those that are cached, and one call of the loader
+// for the others.
+func ExampleCache_GetMany() { //nolint:testableexamples // needs a server
+	ids := []string{"41", "42", "43"}
+	found, err := products.GetMany(ctx, ids, func(ctx context.Context, missing []string) (map[string]Product, error) {
+		rows, err := db.QueryContext(ctx, `SELECT id, name FROM products WHERE id = ANY($1)`, missing)
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		loaded := map[string]Product{}
+		for rows.Next() {
+			var p Product
+			if err := rows.Scan(&p.ID, &p.Name); err != nil {
+				return nil, err
+			}
+			loaded[p.ID] = p
+		}
+		for _, id := range missing {
+			if _, ok := loaded[id]; !ok {
+				leasecache.LoadFrom(ctx).NotFound(id)
+			}
+		}
+		return loaded, rows.Err()
+	})
+	if failed, ok := errors.AsType[*leasecache.BatchError](err); ok {
+		log.Printf("could not be read: %q", failed.Keys)
+	}
+	for _, id := range ids {
+		if p, ok := found[id]; ok {
+			fmt.Println(p.Name)
+		}
+	}
+}
+
 // A tier in front of the cache keeps a value for no longer than the server does,
 // and not at all if the server does not cache it.
 func ExampleCache_Read() { //nolint:testableexamples // needs a server

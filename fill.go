@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
@@ -14,38 +15,14 @@ import (
 // read in whose goroutine it runs, or nil.
 func (f *flight[V]) lead(r protocol.ReadReply, caller *waiter[V]) {
 	c := f.c
-	stale, staleErr := outcome[V]{}, errors.New("none")
-	if r.HasStale {
-		stale, staleErr = f.staleOutcome(r)
-	}
-	if c.work.closed.Load() { // no new loads
-		f.abandon(true, r.Lease)
-		f.end(everyone, outcome[V]{err: ErrClosed})
-		return
-	}
 	if caller != nil && caller.ctx.Err() != nil {
 		c.leave(f.shard, caller) // as it would have, had it not been here
 	}
-	f.shard.mu.Lock()
-	leader := f.first()
-	if leader == nil { // all have left while the lease was on its way
-		f.detach()
-		f.shard.mu.Unlock()
+	leader := f.assume(r, nil)
+	if leader == nil {
 		f.abandon(true, r.Lease)
 		return
 	}
-	// Who came after the read was sent may not have the stale copy that it found:
-	// a newer value may have been cached since.
-	var spared []*waiter[V]
-	if staleErr == nil {
-		spared = f.take(func(w *waiter[V]) bool { return w != leader && f.before(w) })
-	}
-	f.step = f.shard.next()
-	f.leased = true
-	f.shard.entries[f.key].passOn(f)
-	f.shard.mu.Unlock()
-	c.stats.staleServed.Add(uint64(len(spared)))
-	deliverDecoded(spared, stale)
 
 	l := f.startLoad(leader, nil)
 	if caller != nil && (!f.awaitLoad(caller.ctx, l, leader) || !c.hasTime(caller.ctx)) {
@@ -60,35 +37,109 @@ func (f *flight[V]) lead(r protocol.ReadReply, caller *waiter[V]) {
 	f.fillFrom(l, leader, r.Lease)
 }
 
+// assume makes the flight one whose load is about to begin, under the lease that
+// r brought. It returns whose loader to call: that of preferred, unless it is nil.
+// It returns nil when none is to be called, and the flight has ended.
+func (f *flight[V]) assume(r protocol.ReadReply, preferred *waiter[V]) (leader *waiter[V]) {
+	c := f.c
+	stale, staleErr := outcome[V]{}, errors.New("none")
+	if r.HasStale {
+		stale, staleErr = f.staleOutcome(r)
+	}
+	if c.work.closed.Load() { // no new loads
+		f.end(everyone, outcome[V]{err: ErrClosed})
+		return nil
+	}
+	f.shard.mu.Lock()
+	if leader = f.first(); leader != nil && preferred != nil {
+		leader = preferred
+	}
+	if leader == nil { // all have left while the lease was on its way
+		f.detach()
+		f.shard.mu.Unlock()
+		return nil
+	}
+	// Who came after the read was sent may not have the stale copy that it found:
+	// a newer value may have been cached since.
+	var spared []*waiter[V]
+	if staleErr == nil {
+		spared = f.take(func(w *waiter[V]) bool { return w != leader && f.before(w) })
+	}
+	f.step = f.shard.next()
+	f.leased = true
+	f.shard.entries[f.key].passOn(f)
+	f.shard.mu.Unlock()
+	c.stats.staleServed.Add(uint64(len(spared)))
+	deliverDecoded(spared, stale)
+	return leader
+}
+
 // fillFrom waits for the load, and fills.
 func (f *flight[V]) fillFrom(l *load[V], leader *waiter[V], lease protocol.Lease) {
 	c := f.c
-	ev := LoadEvent{Key: f.key, Leased: true, Refresh: f.kind == refreshFlight, Began: l.began}
 	f.awaitLoad(context.Background(), l, leader)
-	ev.Loaded = time.Now()
-	o := f.loaded(l)
-	p := f.prepare(l, &o)
-	if !p.store {
-		c.releaseMarked(f.key, f.keys, lease, f.mark(o))
-		f.finish(f.before, leader, o, p.encoded)
-		ev.Err, ev.Outcome = o.err, LoadFailed
-		if o.err == nil || o.notFound {
-			ev.Outcome = LoadNotStored
-		}
-		f.report(ev)
+	e := f.ended(l, leader, lease)
+	if !e.p.store {
+		c.releaseMarked(f.key, f.keys, lease, f.mark(e.o))
+		e.unfilled()
 		return
 	}
+	e.sending()
+	did, ttl, err := c.fill(context.WithoutCancel(leader.ctx), f.key, f.keys, lease, e.p)
+	if err != nil {
+		c.releaseMarked(f.key, f.keys, lease, markAfter(err))
+	}
+	e.filled(did, ttl, err)
+}
 
-	// Who came until here may take the value if the fill is accepted. From here
-	// on nobody may join: the fill may be done before its reply arrives, and an
-	// invalidation may come between.
+// endedLoad is a load under a lease that is over: what it came to, and who has to
+// be told.
+type endedLoad[V any] struct {
+	f      *flight[V]
+	leader *waiter[V]
+	lease  protocol.Lease
+	o      outcome[V]
+	p      fillable
+	ev     LoadEvent
+}
+
+// ended sorts out what a load came to that has returned, or whose time is over.
+func (f *flight[V]) ended(l *load[V], leader *waiter[V], lease protocol.Lease) *endedLoad[V] {
+	e := &endedLoad[V]{f: f, leader: leader, lease: lease}
+	e.ev = LoadEvent{Key: f.key, Leased: true, Refresh: f.kind == refreshFlight, Began: l.began, Loaded: time.Now()}
+	e.o = f.loaded(l)
+	e.p = f.prepare(l, &e.o)
+	return e
+}
+
+// unfilled ends a load of which nothing is to be cached. Its lease is released.
+func (e *endedLoad[V]) unfilled() {
+	f, o, ev := e.f, e.o, e.ev
+	f.finish(f.before, e.leader, o, e.p.encoded)
+	ev.Err, ev.Outcome = o.err, LoadFailed
+	if o.err == nil || o.notFound {
+		ev.Outcome = LoadNotStored
+	}
+	f.report(ev)
+}
+
+// sending comes before the fill is first sent. Who came until here may take the
+// value if the fill is accepted. From here on nobody may join: the fill may be
+// done before its reply arrives, and an invalidation may come between.
+func (e *endedLoad[V]) sending() {
+	f := e.f
 	f.shard.mu.Lock()
 	f.detach()
 	f.shard.mu.Unlock()
 
-	o.sent = time.Now()
-	ev.FillSent = o.sent
-	did, ttl, err := c.fill(context.WithoutCancel(leader.ctx), f.key, f.keys, lease, p)
+	e.o.sent = time.Now()
+	e.ev.FillSent = e.o.sent
+}
+
+// filled ends a load whose fill did that.
+func (e *endedLoad[V]) filled(did protocol.Outcome, ttl time.Duration, err error) {
+	f, leader, o, p, ev := e.f, e.leader, e.o, e.p, e.ev
+	c := f.c
 	o.ttl = ttl
 	cached := everyone[V]
 	if f.kind == refreshFlight {
@@ -97,7 +148,6 @@ func (f *flight[V]) fillFrom(l *load[V], leader *waiter[V], lease protocol.Lease
 	switch {
 	case err != nil:
 		c.stats.failed(ErrorFill)
-		c.releaseMarked(f.key, f.keys, lease, markAfter(err))
 		o.uncached = reasonOf(err)
 		ev.Outcome, ev.Err = LoadFillFailed, err
 		f.finish(f.before, leader, o, p.encoded)
@@ -134,9 +184,7 @@ func (f *flight[V]) prepare(l *load[V], o *outcome[V]) (p fillable) {
 	if o.err != nil && !o.notFound {
 		return p
 	}
-	l.decided.mu.Lock()
-	doNotStore, ttl, ttlSet := l.decided.doNotStore, l.decided.ttl, l.decided.ttlSet
-	l.decided.mu.Unlock()
+	doNotStore, ttl, ttlSet := l.decided.of(f.key)
 	if doNotStore {
 		o.uncached = NotStored
 		return p
@@ -189,6 +237,11 @@ func jitter(ttl time.Duration, fraction float64) time.Duration {
 // fill runs the fill script.
 func (c *Cache[V]) fill(ctx context.Context, key string, keys protocol.Keys, lease protocol.Lease, p fillable) (protocol.Outcome, time.Duration, error) {
 	reply, err := c.store.call(ctx, key, protocol.FillCall(keys, lease, p.stored, p.ttl))
+	return fillReply(key, reply, err)
+}
+
+// fillReply sorts out the reply to a fill.
+func fillReply(key string, reply driver.Reply, err error) (protocol.Outcome, time.Duration, error) {
 	if err != nil {
 		return protocol.Rejected, 0, err
 	}

@@ -115,19 +115,9 @@ type outcome[V any] struct {
 // await joins the key's flight of that kind, and waits for w's outcome.
 func (c *Cache[V]) await(ctx context.Context, kind flightKind, w *waiter[V]) (Result[V], error) {
 	w.ctx = ctx
-	w.done = make(chan outcome[V], 1)
 	w.deadline = time.Now().Add(c.opts.WaitBound)
 	s := c.shardOf(w.key)
-	s.mu.Lock()
-	w.arrived = s.next()
-	f, isNew := c.join(s, kind, w)
-	s.mu.Unlock()
-	// Counted after it has joined, so that who sees the count knows that it has.
-	if kind == refreshFlight {
-		c.stats.refreshes.Add(1)
-	} else {
-		c.stats.misses.Add(1)
-	}
+	f, isNew := c.arrive(s, kind, w, nil)
 	switch {
 	case f == nil:
 		return Result[V]{}, ErrClosed
@@ -143,6 +133,26 @@ func (c *Cache[V]) await(ctx context.Context, kind flightKind, w *waiter[V]) (Re
 		c.leave(s, w)
 		return Result[V]{}, contextError(ctx, w.key, nil)
 	}
+}
+
+// arrive joins w to the key's flight of that kind. One that is new wakes by wake,
+// unless that is nil.
+func (c *Cache[V]) arrive(s *shard[V], kind flightKind, w *waiter[V], wake chan struct{}) (f *flight[V], isNew bool) {
+	w.done = make(chan outcome[V], 1)
+	s.mu.Lock()
+	w.arrived = s.next()
+	f, isNew = c.join(s, kind, w)
+	if isNew && wake != nil {
+		f.wake = wake
+	}
+	s.mu.Unlock()
+	// Counted after it has joined, so that who sees the count knows that it has.
+	if kind == refreshFlight {
+		c.stats.refreshes.Add(1)
+	} else {
+		c.stats.misses.Add(1)
+	}
+	return f, isNew
 }
 
 // settle turns an outcome into what the caller gets, in the caller's goroutine.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
@@ -127,6 +128,11 @@ func (c *Cache[V]) look(ctx context.Context, key string) (res Result[V], stored 
 // read runs the read script. With the zero token it takes no lease.
 func (c *Cache[V]) read(ctx context.Context, key string, keys protocol.Keys, token protocol.Token, o protocol.ReadOptions) (protocol.ReadReply, error) {
 	reply, err := c.store.call(ctx, key, protocol.ReadCall(keys, token, o))
+	return readReply(key, token, reply, err)
+}
+
+// readReply sorts out the reply to a read.
+func readReply(key string, token protocol.Token, reply driver.Reply, err error) (protocol.ReadReply, error) {
 	if err != nil {
 		return protocol.ReadReply{}, err
 	}
@@ -180,6 +186,10 @@ func (c *Cache[V]) stale(ctx context.Context, key string) (res Result[V], ok boo
 	if err != nil {
 		return res, false // the flight reports it
 	}
+	return c.staleResult(r, sent)
+}
+
+func (c *Cache[V]) staleResult(r protocol.ReadReply, sent time.Time) (res Result[V], ok bool) {
 	switch r.State {
 	case protocol.StateValue:
 		res = Result[V]{Source: Hit, TTL: remaining(sent, r.TTL)}

@@ -4,20 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
-const (
-	// invalidateWorkers is how many keys of one Invalidate are on the wire at a
-	// time.
-	invalidateWorkers = 16
-	// invalidateTimeouts is for how long Invalidate tries when its context has
-	// no deadline, in call timeouts.
-	invalidateTimeouts = 10
-)
+// invalidateTimeouts is for how long Invalidate tries when its context has no
+// deadline, in call timeouts.
+const invalidateTimeouts = 10
 
 // Invalidate deletes what is cached for keys, and sees to it that no load which
 // has begun by then is cached. Call it after the change is committed, never
@@ -26,8 +21,11 @@ const (
 // It returns nil only if the server did it for every key. Otherwise it returns
 // an [*InvalidateError] with the keys that may still be cached: invalidate them
 // again. It tries until ctx ends, or for ten times CallTimeout if ctx has no
-// deadline. It is not limited by any of the options for loads, needs no memory
-// on the server, and works whatever is stored under the key.
+// deadline. Many keys share round trips, 500 each, if the driver can send them
+// together ([driver.Batcher]); those that fail are tried again by themselves.
+//
+// It is not limited by any of the options for loads, needs no memory on the
+// server, and works whatever is stored under the key.
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		if err := c.checkKey(key); err != nil {
@@ -39,32 +37,26 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 		ctx, cancel = context.WithTimeout(ctx, invalidateTimeouts*c.store.callTimeout)
 		defer cancel()
 	}
-	errs := make([]error, len(keys))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range min(len(keys), invalidateWorkers) {
-		wg.Go(func() {
-			for i := range next {
-				errs[i] = c.invalidate(ctx, keys[i])
-			}
-		})
+	all := make([]*invalidation, 0, len(keys))
+	seen := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		if !seen[key] {
+			seen[key] = true
+			all = append(all, &invalidation{key: key})
+		}
 	}
-	for i := range keys {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	c.invalidate(ctx, all)
 
 	failed := &InvalidateError{}
-	for i, err := range errs {
-		if err == nil {
+	for _, in := range all {
+		if in.err == nil {
 			c.stats.invalidated.Add(1)
 			continue
 		}
 		c.stats.failed(ErrorInvalidate)
-		failed.Keys = append(failed.Keys, keys[i])
+		failed.Keys = append(failed.Keys, in.key)
 		if failed.Err == nil {
-			failed.Err = err
+			failed.Err = in.err
 		}
 	}
 	if failed.Err != nil {
@@ -73,64 +65,94 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// invalidate tries until ctx ends. A slot that migrates key by key refuses
-// scripts with several keys for as long as it takes; then the keys are deleted
-// one by one.
-func (c *Cache[V]) invalidate(ctx context.Context, key string) error {
-	keys := c.keys(key)
-	// Joining is right without it, but those who come from now on should not have
-	// to wait for a load that cannot be cached. Also when the outcome is unknown.
-	defer c.overtake(key)
-	var before error  // of the attempt before
-	var refusal error // the server's last word
+// invalidation is a key to invalidate.
+type invalidation struct {
+	key     string
+	err     error // of the last attempt
+	before  error // of the attempt before
+	refusal error // the server's last word
+}
+
+// invalidate tries until ctx ends: all keys together, and those that failed
+// again. A slot that migrates key by key refuses scripts with several keys for as
+// long as it takes; then the keys are deleted one by one.
+func (c *Cache[V]) invalidate(ctx context.Context, pending []*invalidation) {
+	var failed []*invalidation
 	for n := 0; ; n++ {
-		reply, err := c.store.call(ctx, key, protocol.InvalidateCall(keys, c.opts.Stale))
-		if err == nil {
-			err = protocol.ParseOne(protocol.Invalidate, reply)
-		}
-		if err == nil {
-			return nil
-		}
-		if se, ok := errors.AsType[*stepError](err); ok && se.refusal != nil {
-			refusal = se.refusal
-		}
-		if isPermanent(err) || c.store.closed.Load() || !sleep(ctx, min(time.Duration(n+1)*10*time.Millisecond, 200*time.Millisecond)) {
-			// ctx may have ended while an attempt was on the wire.
-			if isMigrating(refusal) {
-				return c.deleteEach(context.WithoutCancel(ctx), key, keys)
+		var again []*invalidation
+		c.store.callMany(ctx, len(pending), func(i int) (string, protocol.Call) {
+			key := pending[i].key
+			return key, protocol.InvalidateCall(c.keys(key), c.opts.Stale)
+		}, func(i int, reply driver.Reply, err error) {
+			in := pending[i]
+			if err == nil {
+				err = protocol.ParseOne(protocol.Invalidate, reply)
 			}
-			switch cause := ctx.Err(); {
-			case cause == nil:
-			case !errors.Is(err, cause):
-				err = fmt.Errorf("%w: %w", cause, err)
+			if se, ok := errors.AsType[*stepError](err); ok && se.refusal != nil {
+				in.refusal = se.refusal
+			}
+			in.before, in.err = in.err, err
+			switch {
+			case err == nil:
+				c.overtake(in.key)
+			case isPermanent(err) || c.store.closed.Load():
+				failed = append(failed, in)
 			default:
-				err = since(err, before)
+				again = append(again, in)
 			}
-			return err
+		})
+		if pending = again; len(pending) == 0 {
+			break
 		}
-		before = err
+		if !sleep(ctx, min(time.Duration(n+1)*10*time.Millisecond, 200*time.Millisecond)) {
+			failed = append(failed, pending...)
+			break
+		}
+	}
+	var migrating []*invalidation
+	for _, in := range failed {
+		switch cause := ctx.Err(); {
+		case isMigrating(in.refusal):
+			migrating = append(migrating, in)
+		case cause == nil:
+		case !errors.Is(in.err, cause):
+			in.err = fmt.Errorf("%w: %w", cause, in.err)
+		default:
+			in.err = since(in.err, in.before)
+		}
+	}
+	// ctx may have ended while an attempt was on the wire.
+	c.deleteEach(context.WithoutCancel(ctx), migrating)
+	for _, in := range failed {
+		c.overtake(in.key) // its outcome may be unknown
 	}
 }
 
-// deleteEach deletes the lease and then the value, each by a script of its own.
+// deleteEach deletes the leases and then the values, each by a script of its own.
 // In between, no load that began before can be accepted any more; the other way
 // round it could.
-func (c *Cache[V]) deleteEach(ctx context.Context, key string, keys protocol.Keys) error {
-	for _, call := range protocol.DeleteCalls(keys) {
-		reply, err := c.store.call(ctx, key, call)
-		if err == nil {
-			err = protocol.ParseOne(protocol.Delete, reply)
-		}
-		if err != nil {
-			return err
-		}
+func (c *Cache[V]) deleteEach(ctx context.Context, ins []*invalidation) {
+	for step := range 2 {
+		var done []*invalidation
+		c.store.callMany(ctx, len(ins), func(i int) (string, protocol.Call) {
+			key := ins[i].key
+			return key, protocol.DeleteCalls(c.keys(key))[step]
+		}, func(i int, reply driver.Reply, err error) {
+			if err == nil {
+				err = protocol.ParseOne(protocol.Delete, reply)
+			}
+			if ins[i].err = err; err == nil {
+				done = append(done, ins[i])
+			}
+		})
+		ins = done
 	}
-	return nil
 }
 
-// overtake detaches the loads of key that an invalidation has just overtaken, so
-// that the next reader leases and loads at once. Those who joined one of them
-// after it began move on with him.
+// overtake detaches the loads of key that an invalidation has just overtaken, or
+// may have, so that the next reader leases and loads at once. Joining would be
+// right without it, but would make him wait for a load that cannot be cached.
+// Those who joined one of them after it began move on with him.
 func (c *Cache[V]) overtake(key string) {
 	s := c.shardOf(key)
 	s.mu.Lock()

@@ -64,7 +64,7 @@ import (
 // A loader returns [ErrNotFound], as it is or wrapped, for a key that the source
 // does not have. Any other error is returned to the readers and not cached; for
 // what others get meanwhile see [Options.FailureBackoff]. What else it may decide
-// is in [LoadFrom].
+// is in [LoadFrom]. For many keys there is [BatchLoader].
 type Loader[V any] func(ctx context.Context) (V, error)
 
 // Cache is a read-through cache of values of type V. It is safe for concurrent

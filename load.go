@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ type Load struct {
 	ttl        time.Duration
 	ttlSet     bool
 	doNotStore bool
+	keys       map[string]*Load // of a load of several keys; nil for that of one
+	notFound   map[string]bool
 }
 
 type loadKey struct{}
@@ -64,7 +67,9 @@ type load[V any] struct {
 	began time.Time
 	done  chan struct{}
 
-	decided  Load
+	own      Load
+	decided  *Load // own, or that of the load of several keys
+	counted  bool  // what it came to is counted with another of these keys
 	value    V
 	err      error
 	cut      error // why ctx had ended when the loader returned
@@ -77,74 +82,110 @@ type load[V any] struct {
 // The reservation, and what free gives back, are held until it has returned.
 func (f *flight[V]) startLoad(w *waiter[V], free func()) *load[V] {
 	c := f.c
-	c.stats.loads.Add(1)
-	began := time.Now()
-	l := &load[V]{began: began, done: make(chan struct{}), ctx: loadContext{
-		parent:   context.WithoutCancel(w.ctx),
-		deadline: began.Add(c.opts.LoadTimeout),
-		closing:  c.loadsCtx,
-	}}
-	l.ctx.decided = &l.decided
-	go func() {
-		returned := false
-		defer func() {
-			if !returned {
-				if p := recover(); p != nil {
-					l.panicked = &PanicError{p, debug.Stack()}
-				} else {
-					l.goexit = true
-				}
-			}
+	l := c.newLoad(w.ctx)
+	go l.run(
+		func() { l.value, l.err = w.load(&l.ctx) },
+		func() {
 			f.unreserve()
 			if free != nil {
 				free()
 			}
-			close(l.done)
-			l.ctx.end() // last, or it would look like a passed timeout
-		}()
-		l.value, l.err = w.load(&l.ctx)
-		l.cut = l.ctx.Err()
-		returned = true
-	}()
+		})
 	return l
+}
+
+func (c *Cache[V]) newLoad(ctx context.Context) *load[V] {
+	c.stats.loads.Add(1)
+	began := time.Now()
+	l := &load[V]{began: began, done: make(chan struct{}), ctx: loadContext{
+		parent:   context.WithoutCancel(ctx),
+		deadline: began.Add(c.opts.LoadTimeout),
+		closing:  c.loadsCtx,
+	}}
+	l.decided = &l.own
+	l.ctx.decided = l.decided
+	return l
+}
+
+// run calls the loader, which call does, and then ended, however it ends.
+func (l *load[V]) run(call, ended func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			if p := recover(); p != nil {
+				l.panicked = &PanicError{p, debug.Stack()}
+			} else {
+				l.goexit = true
+			}
+		}
+		ended()
+		close(l.done)
+		l.ctx.end() // last, or it would look like a passed timeout
+	}()
+	call()
+	l.cut = l.ctx.Err()
+	returned = true
 }
 
 // awaitLoad waits until the loader has returned or its time is over, and is
 // false if ctx ends before. Others who joined the load of leader wait for it
 // until their own bound passes.
 func (f *flight[V]) awaitLoad(ctx context.Context, l *load[V], leader *waiter[V]) bool {
+	return f.c.awaitLoads(ctx, l, ledBy[V]{f, leader})
+}
+
+// ledBy is a flight whose load runs, and the waiter whose loader it is.
+type ledBy[V any] struct {
+	f      *flight[V]
+	leader *waiter[V]
+}
+
+// awaitLoads is awaitLoad for a load that is that of several flights.
+func (c *Cache[V]) awaitLoads(ctx context.Context, l *load[V], led ...ledBy[V]) bool {
+	leased := led[0].f.leased
 	for !l.finished() {
 		d := time.Until(l.ctx.deadline)
 		if d <= 0 {
 			return true
 		}
-		if f.leased {
-			d = min(d, f.c.opts.WaitBound) // no later than that of anyone who joins from now on
-			f.shard.mu.Lock()
-			for _, w := range f.waiters {
-				if w != leader {
-					d = min(d, time.Until(w.deadline))
-				}
+		if leased {
+			d = min(d, c.opts.WaitBound) // no later than that of anyone who joins from now on
+			for _, one := range led {
+				d = min(d, one.f.soonest(one.leader))
 			}
-			f.shard.mu.Unlock()
 		}
 		t := time.NewTimer(max(d, 0))
 		select {
 		case <-l.done:
-		case <-f.c.loadsCtx.Done():
+		case <-c.loadsCtx.Done():
 			t.Stop()
 			return true
 		case <-ctx.Done():
 			t.Stop()
 			return false
 		case <-t.C:
-			if f.leased {
-				f.overdue(leader)
+			if leased {
+				for _, one := range led {
+					one.f.overdue(one.leader)
+				}
 			}
 		}
 		t.Stop()
 	}
 	return true
+}
+
+// soonest returns when the bound of the first waiter passes, other than leader.
+func (f *flight[V]) soonest(leader *waiter[V]) time.Duration {
+	d := time.Duration(math.MaxInt64)
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	for _, w := range f.waiters {
+		if w != leader {
+			d = min(d, time.Until(w.deadline))
+		}
+	}
+	return d
 }
 
 // finished reports whether the loader has returned.
@@ -160,6 +201,9 @@ func (l *load[V]) finished() bool {
 // loaded turns what the loader did into an outcome, and counts it.
 func (f *flight[V]) loaded(l *load[V]) outcome[V] {
 	stats := &f.c.stats
+	if l.counted && !(l.finished() && errors.Is(l.err, ErrNotLoaded)) {
+		stats = &counters{}
+	}
 	switch {
 	case !l.finished(), l.cut != nil && errors.Is(l.err, l.cut):
 		// The same for a loader that heeds its context and one that does not.

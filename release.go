@@ -15,14 +15,10 @@ func (c *Cache[V]) release(key string, keys protocol.Keys, lease protocol.Lease)
 
 // releaseMarked is release that leaves a mark, unless there is no FailureBackoff.
 func (c *Cache[V]) releaseMarked(key string, keys protocol.Keys, lease protocol.Lease, mark protocol.Mark) {
-	life := c.opts.FailureBackoff
-	if life < 0 {
-		mark, life = protocol.NoMark, 0
-	}
 	c.work.extend()
 	go func() {
 		defer c.work.end()
-		reply, err := c.store.call(context.Background(), key, protocol.ReleaseCall(keys, lease, mark, life))
+		reply, err := c.store.call(context.Background(), key, c.releaseCall(keys, lease, mark))
 		if err == nil {
 			_, err = protocol.ParseRelease(reply)
 		}
@@ -30,4 +26,12 @@ func (c *Cache[V]) releaseMarked(key string, keys protocol.Keys, lease protocol.
 			c.stats.failed(ErrorRelease)
 		}
 	}()
+}
+
+func (c *Cache[V]) releaseCall(keys protocol.Keys, lease protocol.Lease, mark protocol.Mark) protocol.Call {
+	life := c.opts.FailureBackoff
+	if life < 0 {
+		mark, life = protocol.NoMark, 0
+	}
+	return protocol.ReleaseCall(keys, lease, mark, life)
 }

@@ -20,6 +20,10 @@ import (
 type Store struct {
 	evaler driver.Evaler // bounded by callTimeout
 	getter driver.Getter // the same one, nil if it has no plain GET
+	// The same one for batches, or a guard over the given one; nil if there is none.
+	batcher     driver.Batcher
+	batchGetter driver.BatchGetter
+
 	given  driver.Evaler // as it was handed over
 	owned  bool          // close the driver with the Store
 	silent bool          // no wake-ups
@@ -111,6 +115,7 @@ func NewStore(e driver.Evaler, opts StoreOptions) (*Store, error) {
 		caches:      map[*counters]struct{}{},
 	}
 	s.getter, _ = s.evaler.(driver.Getter)
+	s.batcher, s.batchGetter = boundBatches(e, s.evaler, opts.CallTimeout)
 	s.wakeups.timeout = opts.CallTimeout
 	if s.silent = opts.NoWakeUps; !s.silent {
 		// Of e itself: what bounds its calls hides other abilities.

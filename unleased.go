@@ -38,15 +38,8 @@ func (f *flight[V]) runUnleased() {
 // together with all others who wait here, except for the one whose loader runs
 // already. Over the limit, those whose bound has passed get ErrOverloaded.
 func (f *flight[V]) overdue(leader *waiter[V]) {
-	now := time.Now()
-	due := func(w *waiter[V]) bool { return w != leader && !w.deadline.After(now) }
 	f.shard.mu.Lock()
-	n := 0
-	for _, w := range f.waiters {
-		if due(w) {
-			n++
-		}
-	}
+	due, n := f.due(leader)
 	if n == 0 {
 		f.shard.mu.Unlock()
 		return
@@ -58,12 +51,7 @@ func (f *flight[V]) overdue(leader *waiter[V]) {
 		f.overloaded(ws)
 		return
 	}
-	u := &flight[V]{c: f.c, shard: f.shard, key: f.key, keys: f.keys, kind: unleasedFlight, wake: make(chan struct{}, 1)}
-	u.waiters = f.take(func(w *waiter[V]) bool { return w != leader })
-	for _, w := range u.waiters {
-		w.flight, w.reason = u, WaitedTooLong
-	}
-	u.step = f.shard.next()
+	u := f.split(leader, WaitedTooLong)
 	f.shard.mu.Unlock()
 	f.c.work.extend()
 	go func() {
@@ -72,10 +60,37 @@ func (f *flight[V]) overdue(leader *waiter[V]) {
 	}()
 }
 
+// due selects the waiters whose bound has passed, other than leader, and returns
+// how many they are. The shard is locked.
+func (f *flight[V]) due(leader *waiter[V]) (ok func(*waiter[V]) bool, n int) {
+	now := time.Now()
+	ok = func(w *waiter[V]) bool { return w != leader && !w.deadline.After(now) }
+	for _, w := range f.waiters {
+		if ok(w) {
+			n++
+		}
+	}
+	return ok, n
+}
+
+// split returns a flight, which is not in the table, with all waiters but leader:
+// its load without a lease is about to begin. The shard is locked.
+func (f *flight[V]) split(leader *waiter[V], reason Reason) *flight[V] {
+	u := &flight[V]{c: f.c, shard: f.shard, key: f.key, keys: f.keys, kind: unleasedFlight, wake: make(chan struct{}, 1)}
+	u.waiters = f.take(func(w *waiter[V]) bool { return w != leader })
+	for _, w := range u.waiters {
+		w.flight, w.reason = u, reason
+	}
+	u.step = f.shard.next()
+	return u
+}
+
 // admit takes what a load without a lease needs: a slot of the key, a place of
 // MaxUnleasedLoads, and one of MaxLoads. The shard is locked.
-func (f *flight[V]) admit() bool {
-	c := f.c
+func (f *flight[V]) admit() bool { return f.admitIf(f.c.admit) }
+
+// admitIf takes a slot of the key if places, which takes the rest, allows it.
+func (f *flight[V]) admitIf(places func() bool) bool {
 	// A flight that an invalidation has detached may find that its load, which has
 	// just ended, was the last thing that the key had.
 	e := f.shard.entry(f.key)
@@ -83,6 +98,15 @@ func (f *flight[V]) admit() bool {
 	if e.loads >= maxKeyLoads {
 		return false
 	}
+	if !places() {
+		return false
+	}
+	e.loads++
+	return true
+}
+
+// admit takes a place of MaxUnleasedLoads, and one of MaxLoads.
+func (c *Cache[V]) admit() bool {
 	select {
 	case c.unleased <- struct{}{}:
 	default:
@@ -96,7 +120,6 @@ func (f *flight[V]) admit() bool {
 			return false
 		}
 	}
-	e.loads++
 	return true
 }
 
@@ -123,9 +146,13 @@ func (f *flight[V]) loadUnleased() {
 	}
 	c.stats.unleasedLoads.Add(1)
 	l := f.startLoad(leader, func() { <-c.unleased })
-	ev := LoadEvent{Key: f.key, Began: l.began}
 	f.awaitLoad(context.Background(), l, leader)
-	ev.Loaded = time.Now()
+	f.endUnleased(l, leader)
+}
+
+// endUnleased hands out what a load without a lease came to.
+func (f *flight[V]) endUnleased(l *load[V], leader *waiter[V]) {
+	ev := LoadEvent{Key: f.key, Began: l.began, Loaded: time.Now()}
 	o := f.loaded(l)
 	ev.Err, ev.Outcome = leader.cause, LoadNotStored
 	if o.err != nil && !o.notFound {

@@ -87,23 +87,29 @@ func (f *flight[V]) look(p *pace, caller *waiter[V]) (ended bool) {
 		f.shard.entries[f.key].passOn(f)
 		f.shard.mu.Unlock()
 		p.sleep = 0
-		return false
 	case !f.polls():
 		p.sleep = math.MaxInt64
-		return false
-	case full:
+	default:
+		p.rest(wait, f.c.opts.PollInterval)
+	}
+	return false
+}
+
+// rest sets how long to sleep before the next look: at most wait.
+func (p *pace) rest(wait, interval time.Duration) {
+	switch {
+	case p.full:
 		// It waits for its turn, not for another process, and may not be alone:
 		// a FLUSHALL makes every key a load.
-		p.sleep = queuedPolls * min(f.c.opts.PollInterval, time.Minute)
+		p.sleep = queuedPolls * min(interval, time.Minute)
 	case p.unwatch != nil:
-		p.sleep = wokenPolls * min(f.c.opts.PollInterval, time.Minute)
+		p.sleep = wokenPolls * min(interval, time.Minute)
 	default:
 		p.sleep = p.poll
-		p.poll = min(2*p.poll, f.c.opts.PollInterval)
+		p.poll = min(2*p.poll, interval)
 	}
 	// With jitter, so that processes do not poll in step.
 	p.sleep = min(wait, p.sleep/2+rand.N(p.sleep/2))
-	return false
 }
 
 // watch makes the server wake the flight, if it polls. It is true when that has
@@ -154,22 +160,47 @@ func (f *flight[V]) stay() bool {
 func (f *flight[V]) reserve(place bool) (ok, full bool) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	c, e := f.c, f.shard.entries[f.key]
-	if f.starved = e.loads >= maxKeyLoads; f.starved {
+	c := f.c
+	switch {
+	case !f.slot():
 		if place {
 			<-c.loads
 		}
 		return false, false
+	case !c.place(place):
+		f.unslot()
+		return false, true
 	}
-	if c.loads != nil && !place {
+	return true, false
+}
+
+// slot takes one of the key's slots. The shard is locked.
+func (f *flight[V]) slot() bool {
+	e := f.shard.entries[f.key]
+	if f.starved = e.loads >= maxKeyLoads; f.starved {
+		return false
+	}
+	e.loads++
+	return true
+}
+
+// place takes a place of MaxLoads, unless the caller has one.
+func (c *Cache[V]) place(has bool) bool {
+	if c.loads != nil && !has {
 		select {
 		case c.loads <- struct{}{}:
 		default:
-			return false, true
+			return false
 		}
 	}
-	e.loads++
-	return true, false
+	return true
+}
+
+// unplace gives it back.
+func (c *Cache[V]) unplace() {
+	if c.loads != nil {
+		<-c.loads
+	}
 }
 
 // unreserve gives back what reserve took, when no load came of it or when its
@@ -177,6 +208,12 @@ func (f *flight[V]) reserve(place bool) (ok, full bool) {
 func (f *flight[V]) unreserve() {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
+	f.unslot()
+	f.c.unplace()
+}
+
+// unslot gives back the key's slot. The shard is locked.
+func (f *flight[V]) unslot() {
 	e := f.shard.entries[f.key]
 	e.loads--
 	for _, other := range e.flights {
@@ -185,9 +222,6 @@ func (f *flight[V]) unreserve() {
 		}
 	}
 	f.shard.tidy(f.key, e)
-	if f.c.loads != nil {
-		<-f.c.loads
-	}
 }
 
 // readOrLease asks the server once. With reserved, it takes the lease if it is
@@ -209,15 +243,9 @@ func (f *flight[V]) readOrLease(reserved bool, caller *waiter[V]) (wait time.Dur
 	f.step = f.shard.next()
 	f.shard.mu.Unlock()
 
-	overMark := f.overMark || f.kind == refreshFlight || c.opts.FailureBackoff < 0
-	f.overMark = false
 	sent := time.Now()
-	r, err := c.read(ctx, f.key, f.keys, token, protocol.ReadOptions{
-		Lease:    c.opts.Lease,
-		Stale:    c.opts.Stale > 0 && f.kind != refreshFlight,
-		Refresh:  f.kind == refreshFlight,
-		OverMark: overMark,
-	})
+	reply, err := c.store.call(ctx, f.key, f.readCall(token))
+	r, err := readReply(f.key, token, reply, err)
 	if err != nil {
 		c.stats.failed(ErrorRead)
 		f.abandon(reserved, unknownLease(token, err))
@@ -232,6 +260,24 @@ func (f *flight[V]) readOrLease(reserved bool, caller *waiter[V]) (wait time.Dur
 		return f.unstoredElsewhere()
 	}
 	f.abandon(reserved, "")
+	return f.found(r, sent, reserved)
+}
+
+// readCall returns the call of the next look at the server.
+func (f *flight[V]) readCall(token protocol.Token) protocol.Call {
+	c := f.c
+	overMark := f.overMark || f.kind == refreshFlight || c.opts.FailureBackoff < 0
+	f.overMark = false
+	return protocol.ReadCall(f.keys, token, protocol.ReadOptions{
+		Lease:    c.opts.Lease,
+		Stale:    c.opts.Stale > 0 && f.kind != refreshFlight,
+		Refresh:  f.kind == refreshFlight,
+		OverMark: overMark,
+	})
+}
+
+// found deals with what a read found that got no lease.
+func (f *flight[V]) found(r protocol.ReadReply, sent time.Time, reserved bool) (wait time.Duration, ended bool) {
 	switch r.State {
 	case protocol.StateValue:
 		return f.hit(r, sent)
@@ -332,23 +378,22 @@ func (f *flight[V]) waitFor(left time.Duration, reserved bool) time.Duration {
 // sleep waits for d, for the bound of the first waiter, or for a change. With
 // full, it also queues for a place of MaxLoads, and reports whether it got one.
 func (f *flight[V]) sleep(d time.Duration, full bool) (place bool) {
-	f.shard.mu.Lock()
-	for _, w := range f.waiters {
-		d = min(d, time.Until(w.deadline))
-	}
-	f.shard.mu.Unlock()
+	return f.c.sleep(min(d, f.soonest(nil)), f.wake, full)
+}
+
+func (c *Cache[V]) sleep(d time.Duration, wake <-chan struct{}, full bool) (place bool) {
 	var places chan<- struct{} // nil: not to be had
 	if full {
-		places = f.c.loads
+		places = c.loads
 	}
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-f.wake:
+	case <-wake:
 	case places <- struct{}{}:
 		return true
-	case <-f.c.closing:
+	case <-c.closing:
 	}
 	return false
 }
@@ -369,12 +414,18 @@ func (f *flight[V]) unavailable(err error) {
 func (f *flight[V]) unlease(reason Reason, cause error) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
+	f.c.moveOn(f.shard, unleasedFlight, f.unlink(reason, cause))
+}
+
+// unlink detaches the flight and takes all waiters, for a load without a lease.
+// The shard is locked.
+func (f *flight[V]) unlink(reason Reason, cause error) []*waiter[V] {
 	f.detach()
 	ws := f.take(everyone)
 	for _, w := range ws {
 		w.reason, w.cause = reason, cause
 	}
-	f.c.moveOn(f.shard, unleasedFlight, ws)
+	return ws
 }
 
 // dropped deals with a value that cannot be decoded.

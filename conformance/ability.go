@@ -127,6 +127,14 @@ var abilityCases = []testCase{
 			if _, ok := bounded.(driver.Pinger); ok != ping {
 				e.Errorf("the ability Ping: %v, and %v after Bound", ping, ok)
 			}
+			_, batch := d.(driver.Batcher)
+			if _, ok := bounded.(driver.Batcher); ok != batch {
+				e.Errorf("the ability Batch: %v, and %v after Bound", batch, ok)
+			}
+			_, batchGet := d.(driver.BatchGetter)
+			if _, ok := bounded.(driver.BatchGetter); ok != batchGet {
+				e.Errorf("the ability BatchGet: %v, and %v after Bound", batchGet, ok)
+			}
 			e.do("SET", e.prefix+"k", "v")
 			if g, ok := bounded.(driver.Getter); ok {
 				if got, ok, err := g.Get(e.ctx, e.prefix+"k"); got != "v" || !ok || err != nil {

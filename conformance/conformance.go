@@ -98,6 +98,11 @@ type Lacks struct {
 	Bound string
 	// Ping: a health check costs a script. See [driver.Pinger].
 	Ping string
+	// Batch: the calls of a batch go each by itself. See [driver.Batcher].
+	Batch string
+	// BatchGet: so do the hits of a batch, or they cost scripts. See
+	// [driver.BatchGetter].
+	BatchGet string
 	// Wake: reads that wait for another process poll. See [driver.Subscriber].
 	Wake string
 	// Redial: the client has one connection for all calls, and keeps it when it
@@ -250,7 +255,7 @@ func (r Report) append(name string) error {
 // cases returns all cases: first those that must run alone.
 func cases() []testCase {
 	var all []testCase
-	for _, group := range [][]testCase{evalCases, abilityCases} {
+	for _, group := range [][]testCase{evalCases, abilityCases, batchCases} {
 		for _, c := range group {
 			c.own = !c.cache
 			all = append(all, c)
@@ -258,7 +263,7 @@ func cases() []testCase {
 	}
 	for _, group := range [][]testCase{
 		scriptCases, fillCases, loadCases, joinCases,
-		staleCases, invalidateCases, endCases, backoffCases, valueCases, wakeCases,
+		staleCases, invalidateCases, endCases, backoffCases, valueCases, wakeCases, manyCases,
 	} {
 		all = append(all, group...)
 	}
@@ -275,11 +280,16 @@ func checkDeclaration(t *testing.T, h Harness) {
 	_, get := d.(driver.Getter)
 	_, bound := d.(driver.Bounder)
 	_, ping := d.(driver.Pinger)
+	_, batch := d.(driver.Batcher)
+	_, batchGet := d.(driver.BatchGetter)
 	for _, a := range []struct {
 		name string
 		has  bool
 		why  string
-	}{{"Get", get, h.Lacks.Get}, {"Bound", bound, h.Lacks.Bound}, {"Ping", ping, h.Lacks.Ping}, {"Wake", canWake(d), h.Lacks.Wake}} {
+	}{
+		{"Get", get, h.Lacks.Get}, {"Bound", bound, h.Lacks.Bound}, {"Ping", ping, h.Lacks.Ping}, {"Wake", canWake(d), h.Lacks.Wake},
+		{"Batch", batch, h.Lacks.Batch}, {"BatchGet", batchGet, h.Lacks.BatchGet},
+	} {
 		if a.has && a.why != "" {
 			t.Fatalf("conformance: Lacks.%s is %q, but the driver has the ability: leave it empty", a.name, a.why)
 		}

@@ -56,22 +56,35 @@ func (h *holder) release() { close(h.released) }
 
 // Eval implements [driver.Evaler].
 func (h *holder) Eval(ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
-	h.mu.Lock()
-	command := slices.Concat([]string{"EVALSHA", s.SHA1(), strconv.Itoa(len(keys))}, keys, args)
-	caught := h.match != nil && h.match(command)
-	if caught {
-		h.match = nil
-	}
-	h.mu.Unlock()
-
+	caught := h.catch(s, keys, args)
 	r, err := h.d.Eval(ctx, s, keys, args)
 	if caught {
-		close(h.caught)
-		select {
-		case <-h.released:
-		case <-ctx.Done():
-			return driver.Reply{}, ctx.Err()
+		if err := h.wait(ctx); err != nil {
+			return driver.Reply{}, err
 		}
 	}
 	return r, err
+}
+
+// catch reports whether the reply to a call is to be held.
+func (h *holder) catch(s *driver.Script, keys, args []string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	command := slices.Concat([]string{"EVALSHA", s.SHA1(), strconv.Itoa(len(keys))}, keys, args)
+	if h.match == nil || !h.match(command) {
+		return false
+	}
+	h.match = nil
+	return true
+}
+
+// wait holds the reply of a call that was executed.
+func (h *holder) wait(ctx context.Context) error {
+	close(h.caught)
+	select {
+	case <-h.released:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

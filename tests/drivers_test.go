@@ -80,6 +80,9 @@ var clients = []client{
 		lacks: conformance.Lacks{
 			Redial: "glide has one connection to a server, and drops it when it breaks, and not when a reply is late.",
 			Wake:   "adapters/glide does not subscribe yet.",
+
+			Batch:    "adapters/glide sends no batches of several commands yet.",
+			BatchGet: "adapters/glide sends no batches of several commands yet.",
 		},
 	},
 }

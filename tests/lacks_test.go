@@ -21,19 +21,20 @@ import (
 
 // abilities are what the README says of them: "has", "lacks", or "has, " and a
 // condition.
-type abilities struct{ get, bound, ping, wake string }
+type abilities struct{ get, bound, batch, ping, wake string }
 
 var (
-	hasAll   = abilities{"has", "has", "has", "has"}
-	noWake   = abilities{"has", "has", "has", "lacks"}
-	pingOnly = abilities{"lacks", "lacks", "has", "lacks"}
+	hasAll   = abilities{"has", "has", "has", "has", "has"}
+	noWake   = abilities{"has", "has", "has", "has", "lacks"}
+	ofGlide  = abilities{"has", "has", "lacks", "has", "lacks"}
+	pingOnly = abilities{"lacks", "lacks", "lacks", "has", "lacks"}
 )
 
 // form is a client of a row, and which abilities it must turn out to have.
 type form struct {
-	name                   string
-	get, bound, ping, wake bool
-	open                   func(t *testing.T, addr string) driver.Evaler
+	name                          string
+	get, bound, batch, ping, wake bool
+	open                          func(t *testing.T, addr string) driver.Evaler
 }
 
 // lacks is the table of lacks: one row for each kind of client that an adapter
@@ -44,71 +45,71 @@ var lacks = []struct {
 	forms  []form
 }{
 	{"goredis, `*redis.Client`", hasAll, []form{
-		{"as it is", true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return goredis.New(redisClient(t, addr)) }},
+		{"as it is", true, true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return goredis.New(redisClient(t, addr)) }},
 	}},
-	{"goredis, `*redis.ClusterClient`", abilities{"has, unless it reads from replicas", "has, with `ContextTimeoutEnabled`", "has", "has"}, []form{
-		{"with ContextTimeoutEnabled", true, true, true, true, ofCluster(redis.ClusterOptions{ContextTimeoutEnabled: true})},
-		{"without it", true, false, true, true, ofCluster(redis.ClusterOptions{})},
-		{"that reads from replicas", false, false, true, true, ofCluster(redis.ClusterOptions{ContextTimeoutEnabled: true, ReadOnly: true})},
+	{"goredis, `*redis.ClusterClient`", abilities{"has, unless it reads from replicas", "has, with `ContextTimeoutEnabled`", "has, unless it reads from replicas", "has", "has"}, []form{
+		{"with ContextTimeoutEnabled", true, true, true, true, true, ofCluster(redis.ClusterOptions{ContextTimeoutEnabled: true})},
+		{"without it", true, false, true, true, true, ofCluster(redis.ClusterOptions{})},
+		{"that reads from replicas", false, false, false, true, true, ofCluster(redis.ClusterOptions{ContextTimeoutEnabled: true, ReadOnly: true})},
 	}},
-	{"goredis, `*redis.Ring`", abilities{"has", "has, with `ContextTimeoutEnabled`", "has", "has"}, []form{
-		{"with ContextTimeoutEnabled", true, true, true, true, ofRing(true)},
-		{"without it", true, false, true, true, ofRing(false)},
+	{"goredis, `*redis.Ring`", abilities{"has", "has, with `ContextTimeoutEnabled`", "has", "has", "has"}, []form{
+		{"with ContextTimeoutEnabled", true, true, true, true, true, ofRing(true)},
+		{"without it", true, false, true, true, true, ofRing(false)},
 	}},
 	{"goredis, any other client", pingOnly, []form{
-		{"a wrapper", false, false, true, false, func(t *testing.T, addr string) driver.Evaler {
+		{"a wrapper", false, false, false, true, false, func(t *testing.T, addr string) driver.Evaler {
 			return goredis.New(struct{ goredis.Client }{redisClient(t, addr)})
 		}},
 	}},
-	{"goredis, opened by DSN", hasAll, []form{{"opened", true, true, true, true, byDSN("goredis")}}},
+	{"goredis, opened by DSN", hasAll, []form{{"opened", true, true, true, true, true, byDSN("goredis")}}},
 
 	{"rueidis, `rueidis.Client` and wrappers of it", hasAll, []form{
-		{"as it is", true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return rueidis.New(rueidisClient(t, addr)) }},
-		{"a wrapper", true, true, true, true, func(t *testing.T, addr string) driver.Evaler {
+		{"as it is", true, true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return rueidis.New(rueidisClient(t, addr)) }},
+		{"a wrapper", true, true, true, true, true, func(t *testing.T, addr string) driver.Evaler {
 			return rueidis.New(struct{ rueidisclient.Client }{rueidisClient(t, addr)})
 		}},
 	}},
 	{"rueidis, any other client", pingOnly, []form{
-		{"with the methods that are needed", false, false, true, false, func(t *testing.T, addr string) driver.Evaler {
+		{"with the methods that are needed", false, false, false, true, false, func(t *testing.T, addr string) driver.Evaler {
 			return rueidis.New(struct{ rueidis.Client }{rueidisClient(t, addr)})
 		}},
 	}},
-	{"rueidis, opened by DSN", hasAll, []form{{"opened", true, true, true, true, byDSN("rueidis")}}},
+	{"rueidis, opened by DSN", hasAll, []form{{"opened", true, true, true, true, true, byDSN("rueidis")}}},
 
 	{"valkeygo, `valkey.Client` and wrappers of it", hasAll, []form{
-		{"as it is", true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return valkeygo.New(valkeyClient(t, addr)) }},
-		{"a wrapper", true, true, true, true, func(t *testing.T, addr string) driver.Evaler {
+		{"as it is", true, true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return valkeygo.New(valkeyClient(t, addr)) }},
+		{"a wrapper", true, true, true, true, true, func(t *testing.T, addr string) driver.Evaler {
 			return valkeygo.New(struct{ valkey.Client }{valkeyClient(t, addr)})
 		}},
 	}},
 	{"valkeygo, any other client", pingOnly, []form{
-		{"with the methods that are needed", false, false, true, false, func(t *testing.T, addr string) driver.Evaler {
+		{"with the methods that are needed", false, false, false, true, false, func(t *testing.T, addr string) driver.Evaler {
 			return valkeygo.New(struct{ valkeygo.Client }{valkeyClient(t, addr)})
 		}},
 	}},
-	{"valkeygo, opened by DSN", hasAll, []form{{"opened", true, true, true, true, byDSN("valkeygo")}}},
+	{"valkeygo, opened by DSN", hasAll, []form{{"opened", true, true, true, true, true, byDSN("valkeygo")}}},
 
-	{"redigo, `*redis.Pool`", abilities{"has", "has", "has", "has, unless `MaxActive` is 1"}, []form{
-		{"as it is", true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return redigo.New(redigoPool(t, addr)) }},
-		{"of one connection", true, true, true, false, func(t *testing.T, addr string) driver.Evaler {
+	{"redigo, `*redis.Pool`", abilities{"has", "has", "has", "has", "has, unless `MaxActive` is 1"}, []form{
+		{"as it is", true, true, true, true, true, func(t *testing.T, addr string) driver.Evaler { return redigo.New(redigoPool(t, addr)) }},
+		{"of one connection", true, true, true, true, false, func(t *testing.T, addr string) driver.Evaler {
 			p := redigoPool(t, addr)
 			p.MaxActive = 1
 			return redigo.New(p)
 		}},
 	}},
-	{"redigo, any other pool", abilities{"lacks", "lacks", "has", "has"}, []form{
-		{"a wrapper", false, false, true, true, func(t *testing.T, addr string) driver.Evaler {
+	{"redigo, any other pool", abilities{"lacks", "lacks", "lacks", "has", "has"}, []form{
+		{"a wrapper", false, false, false, true, true, func(t *testing.T, addr string) driver.Evaler {
 			return redigo.New(struct{ redigo.Client }{redigoPool(t, addr)})
 		}},
 	}},
-	{"redigo, opened by DSN", hasAll, []form{{"opened", true, true, true, true, byDSN("redigo")}}},
+	{"redigo, opened by DSN", hasAll, []form{{"opened", true, true, true, true, true, byDSN("redigo")}}},
 
-	{"glide, any client", noWake, []form{
-		{"as it is", true, true, true, false, func(t *testing.T, addr string) driver.Evaler {
+	{"glide, any client", ofGlide, []form{
+		{"as it is", true, true, false, true, false, func(t *testing.T, addr string) driver.Evaler {
 			return openGlide(t, target{topology: standalone, addrs: []string{addr}})
 		}},
 	}},
-	{"glide, opened by DSN", noWake, []form{{"opened", true, true, true, false, byDSN("glide")}}},
+	{"glide, opened by DSN", ofGlide, []form{{"opened", true, true, false, true, false, byDSN("glide")}}},
 
 	// The module of miniredis runs the suite, and declares what it lacks. It is not
 	// imported here, or the registry would know it: see open_test.go.
@@ -172,23 +173,27 @@ func TestLacksAreAsTheTableSays(t *testing.T) {
 	s, _ := startOne(t)
 	for _, row := range lacks {
 		t.Run(row.client, func(t *testing.T) {
-			has := map[string]map[bool]bool{"Get": {}, "Bound": {}, "Ping": {}, "Wake": {}}
+			has := map[string]map[bool]bool{"Get": {}, "Bound": {}, "Batch": {}, "Ping": {}, "Wake": {}}
 			for _, f := range row.forms {
 				d := f.open(t, s.Addr)
 				_, get := d.(driver.Getter)
 				_, bound := d.(driver.Bounder)
+				_, batch := d.(driver.Batcher)
+				if _, batchGet := d.(driver.BatchGetter); batchGet != batch {
+					t.Errorf("%s: Batch %v, BatchGet %v; the table has one column for both", f.name, batch, batchGet)
+				}
 				_, ping := d.(driver.Pinger)
 				wake := canWake(t, d)
-				if get != f.get || bound != f.bound || ping != f.ping || wake != f.wake {
-					t.Errorf("%s: Get %v, Bound %v, Ping %v, Wake %v; want %v, %v, %v, %v",
-						f.name, get, bound, ping, wake, f.get, f.bound, f.ping, f.wake)
+				if get != f.get || bound != f.bound || batch != f.batch || ping != f.ping || wake != f.wake {
+					t.Errorf("%s: Get %v, Bound %v, Batch %v, Ping %v, Wake %v; want %v, %v, %v, %v, %v",
+						f.name, get, bound, batch, ping, wake, f.get, f.bound, f.batch, f.ping, f.wake)
 				}
-				has["Get"][get], has["Bound"][bound], has["Ping"][ping], has["Wake"][wake] = true, true, true, true
+				has["Get"][get], has["Bound"][bound], has["Batch"][batch], has["Ping"][ping], has["Wake"][wake] = true, true, true, true, true
 			}
 			if row.forms == nil {
 				return
 			}
-			for ability, says := range map[string]string{"Get": row.says.get, "Bound": row.says.bound, "Ping": row.says.ping, "Wake": row.says.wake} {
+			for ability, says := range map[string]string{"Get": row.says.get, "Bound": row.says.bound, "Batch": row.says.batch, "Ping": row.says.ping, "Wake": row.says.wake} {
 				var want map[bool]bool
 				switch {
 				case says == "has":
@@ -228,9 +233,9 @@ func canWake(t *testing.T, d driver.Evaler) bool {
 // The README shows the table, and every driver that there is has rows in it.
 func TestTheREADMEHasTheTableOfLacks(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("<!-- lacks:begin -->\n| Adapter | Plain GET | Bounded calls | Ping | Wake-ups |\n|---|---|---|---|---|\n")
+	b.WriteString("<!-- lacks:begin -->\n| Adapter | Plain GET | Bounded calls | Batches | Ping | Wake-ups |\n|---|---|---|---|---|---|\n")
 	for _, row := range lacks {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row.client, row.says.get, row.says.bound, row.says.ping, row.says.wake)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.client, row.says.get, row.says.bound, row.says.batch, row.says.ping, row.says.wake)
 	}
 	b.WriteString("<!-- lacks:end -->\n")
 	text, err := os.ReadFile("../README.md")

@@ -116,8 +116,14 @@ func (h toClone) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (toClone) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessPipelineHook implements [redis.Hook].
-func (toClone) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (h toClone) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		switch cmds[0].(type) {
+		case *onceCmd, *onceGet:
+			return send(ctx, h.clone, cmds)
+		}
+		return next(ctx, cmds)
+	}
 }
 
 // bound ends calls d after they began. A context.WithTimeout per call costs a

@@ -47,23 +47,7 @@ func (e evaler) eval(ctx, call context.Context, name, script string, keys, args 
 	if err := ctx.Err(); err != nil {
 		return nil, driver.NotSent(err)
 	}
-	// Strings and nothing else, which go-redis sends as they are.
-	cmdArgs := make([]any, 0, 3+len(keys)+len(args))
-	cmdArgs = append(cmdArgs, name, script, len(keys))
-	for _, k := range keys {
-		cmdArgs = append(cmdArgs, k)
-	}
-	for _, a := range args {
-		cmdArgs = append(cmdArgs, a)
-	}
-	cmd := &onceCmd{redis.NewCmd(call, cmdArgs...)}
-	if len(keys) > 0 {
-		cmd.SetFirstKeyPos(3)
-	}
-	// Without a step count a cluster client asks the servers for one first, for
-	// up to 5 s whatever the context says.
-	cmd.SetStepCount(1)
-
+	cmd := evalCmd(call, name, script, keys, args)
 	err := e.client.Process(call, cmd)
 	if err == nil {
 		err = cmd.Err()
@@ -76,4 +60,24 @@ func (e evaler) eval(ctx, call context.Context, name, script string, keys, args 
 	}
 	e.reload(call, err)
 	return nil, callError(ctx, call, err)
+}
+
+func evalCmd(ctx context.Context, name, script string, keys, args []string) *onceCmd {
+	// Strings and nothing else, which go-redis sends as they are.
+	cmdArgs := make([]any, 0, 3+len(keys)+len(args))
+	cmdArgs = append(cmdArgs, name, script, len(keys))
+	for _, k := range keys {
+		cmdArgs = append(cmdArgs, k)
+	}
+	for _, a := range args {
+		cmdArgs = append(cmdArgs, a)
+	}
+	cmd := &onceCmd{redis.NewCmd(ctx, cmdArgs...)}
+	if len(keys) > 0 {
+		cmd.SetFirstKeyPos(3)
+	}
+	// Without a step count a cluster client asks the servers for one first, for
+	// up to 5 s whatever the context says.
+	cmd.SetStepCount(1)
+	return cmd
 }

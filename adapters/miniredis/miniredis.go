@@ -270,13 +270,15 @@ type evaler struct {
 
 // Eval implements [driver.Evaler].
 func (e *evaler) Eval(ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
-	return e.do(ctx, func(c *conn) (driver.Reply, error) {
-		reply, err := c.do(evalCommand("EVALSHA", s.SHA1(), keys, args)...)
-		if se, ok := errors.AsType[*driver.ServerError](err); ok && se.Code == "NOSCRIPT" {
-			reply, err = c.do(evalCommand("EVAL", s.Source(), keys, args)...)
-		}
-		return reply, err
-	})
+	return e.do(ctx, func(c *conn) (driver.Reply, error) { return c.eval(s, keys, args) })
+}
+
+func (c *conn) eval(s *driver.Script, keys, args []string) (driver.Reply, error) {
+	reply, err := c.do(evalCommand("EVALSHA", s.SHA1(), keys, args)...)
+	if se, ok := errors.AsType[*driver.ServerError](err); ok && se.Code == "NOSCRIPT" {
+		reply, err = c.do(evalCommand("EVAL", s.Source(), keys, args)...)
+	}
+	return reply, err
 }
 
 // Get implements [driver.Getter].
@@ -287,6 +289,11 @@ func (e *evaler) Get(ctx context.Context, key string) (value string, ok bool, er
 	if err != nil {
 		return "", false, err
 	}
+	return got(reply)
+}
+
+// got returns what GET replied.
+func got(reply driver.Reply) (value string, ok bool, err error) {
 	if reply.Kind() == driver.KindNil {
 		return "", false, nil
 	}

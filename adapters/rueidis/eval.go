@@ -19,11 +19,13 @@ type evaler struct {
 	bound  *bound
 }
 
+var errKeys = errors.New("rueidis: the keys of a script must share a hash tag, as in a{x} and b{x}")
+
 // Eval implements [driver.Evaler].
 func (e evaler) Eval(ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error) {
 	if !shareTag(keys) {
 		// The builder of a cluster client panics where slots differ.
-		return driver.Reply{}, driver.NotSent(errors.New("rueidis: the keys of a script must share a hash tag, as in a{x} and b{x}"))
+		return driver.Reply{}, driver.NotSent(errKeys)
 	}
 	// One bound for both attempts.
 	call := e.bound.context(ctx)

@@ -26,7 +26,11 @@ func TestConformance(t *testing.T) {
 			Get:   "this client has scripts only, so a hit is a script",
 			Bound: "calls end with their context, and package leasecache bounds that, with a goroutine for each call",
 			Ping:  "this client has scripts only, so a ping is a script",
-			Wake:  "this client has no connections for messages, so reads that wait poll",
+			Batch: "this client sends one command at a time, so the calls of a batch are a few at a time",
+
+			BatchGet: "this client has scripts only, so the hits of a batch are scripts",
+
+			Wake: "this client has no connections for messages, so reads that wait poll",
 		},
 	})
 }

@@ -47,6 +47,28 @@ func ValueKey(prefix, key string) string {
 	return prefix + kindValue + "{" + key + "}"
 }
 
+// ValueKeys returns the names of the values' Redis keys of many keys. They are
+// parts of one string, so that they cost one allocation.
+func ValueKeys(prefix string, keys []string) []string {
+	size := len(keys) * (len(prefix) + len(kindValue) + len("{}"))
+	for _, key := range keys {
+		size += len(key)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		start := b.Len()
+		b.WriteString(prefix)
+		b.WriteString(kindValue)
+		b.WriteByte('{')
+		b.WriteString(key)
+		b.WriteByte('}')
+		names[i] = b.String()[start:]
+	}
+	return names
+}
+
 // CheckPrefix reports whether keys under prefix share a hash tag of their own.
 func CheckPrefix(prefix string) error {
 	if strings.Contains(prefix, "{") {

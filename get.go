@@ -26,6 +26,12 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		var none V
 		return none, err
 	}
+	if res, notFound, ok := c.nearHit(key); ok {
+		if notFound {
+			return res.Value, ErrNotFound
+		}
+		return res.Value, nil
+	}
 	var (
 		stored string
 		ok     bool
@@ -60,6 +66,12 @@ func (c *Cache[V]) Read(ctx context.Context, key string, load func(context.Conte
 	if err := c.check(key, load); err != nil {
 		return Result[V]{}, err
 	}
+	if res, notFound, ok := c.nearHit(key); ok {
+		if notFound {
+			return res, ErrNotFound
+		}
+		return res, nil
+	}
 	res, stored, err := c.look(ctx, key)
 	switch {
 	case err == nil && res.Source == Hit:
@@ -80,6 +92,12 @@ func (c *Cache[V]) Read(ctx context.Context, key string, load func(context.Conte
 func (c *Cache[V]) Peek(ctx context.Context, key string) (res Result[V], ok bool, err error) {
 	if err := c.checkKey(key); err != nil {
 		return Result[V]{}, false, err
+	}
+	if res, notFound, ok := c.nearHit(key); ok {
+		if notFound {
+			return res, true, ErrNotFound
+		}
+		return res, true, nil
 	}
 	res, stored, err := c.look(ctx, key)
 	switch {
@@ -103,7 +121,9 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (res Result[V], ok bool
 func (c *Cache[V]) look(ctx context.Context, key string) (res Result[V], stored *string, err error) {
 	sent := time.Now()
 	keys := c.keys(key)
+	near := c.near.begin(key)
 	r, err := c.read(ctx, key, keys, "", protocol.ReadOptions{})
+	near.end(r, err, sent)
 	if err != nil && isMigrating(err) && c.store.getter != nil {
 		// Hits go on by GET. It tells no TTL, so nobody may keep what it returns.
 		var ok bool

@@ -24,9 +24,9 @@ import (
 // example, affects another.
 //
 // Each key is read as Get does, with the same guarantees and errors, and
-// [ErrNotLoaded]. Other reads
-// join its load, and it joins theirs. Keys that other processes are loading are
-// waited for while what this call has leased is loaded and filled, which waits for
+// [ErrNotLoaded]. Other reads join its load, and it joins theirs. It is answered by
+// the near tier for what that keeps, and adds nothing to it: the plain GETs tell no
+// TTL. Keys that other processes are loading are waited for while what this call has leased is loaded and filled, which waits for
 // nobody: two calls with the same keys in another order do not block each other.
 // When such a lease ends without a value, load is called again with those keys.
 // A call of load is one load for [Options.MaxLoads], and one for
@@ -133,6 +133,9 @@ func (r *manyRead[V]) look(keys []string) (hung error) {
 	if r.errs != nil { // some may be no keys
 		keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return r.errs[key] != nil })
 	}
+	if c.near != nil {
+		keys = slices.DeleteFunc(slices.Clone(keys), r.lookNear)
+	}
 	results := c.getStoredMany(r.ctx, keys)
 	var hits uint64
 	var undecodable []undecoded
@@ -160,6 +163,18 @@ func (r *manyRead[V]) look(keys []string) (hung error) {
 	c.stats.hits.Add(hits)
 	r.drop(undecodable)
 	return ranOut(results, getError)
+}
+
+// lookNear answers a key from the near tier, and reports whether it could.
+func (r *manyRead[V]) lookNear(key string) bool {
+	res, notFound, ok := r.c.nearHit(key)
+	switch {
+	case ok && notFound:
+		delete(r.values, key)
+	case ok:
+		r.values[key] = res.Value
+	}
+	return ok
 }
 
 // getStoredMany is getStored for the keys of a batch.

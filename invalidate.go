@@ -32,6 +32,10 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 			return &InvalidateError{Keys: keys, Err: err}
 		}
 	}
+	// Before, so that nobody is served what is about to be invalidated; and after,
+	// for what was read in between. Also when the outcome is unknown.
+	c.store.nears.drop(c.opts.Prefix, keys)
+	defer c.store.nears.drop(c.opts.Prefix, keys)
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, invalidateTimeouts*c.store.callTimeout)

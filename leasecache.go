@@ -75,6 +75,7 @@ type Cache[V any] struct {
 	opts     Options
 	coder    coder[V]
 	stats    counters
+	near     *nearTier // nil without Options.Near
 
 	seed   maphash.Seed
 	shards [64]shard[V]
@@ -121,6 +122,11 @@ func New[V any](e driver.Evaler, opts Options) (*Cache[V], error) {
 	if opts.MaxLoads > 0 {
 		c.loads = make(chan struct{}, opts.MaxLoads)
 	}
+	if opts.Near != nil {
+		if err := c.keepNear(); err != nil {
+			return nil, err
+		}
+	}
 	c.loadsCtx, c.stopLoads = context.WithCancel(context.Background())
 	store.register(&c.stats)
 	return c, nil
@@ -142,6 +148,7 @@ func (c *Cache[V]) Close(ctx context.Context) error {
 		close(c.closing)
 	}
 	defer c.store.retire(&c.stats)
+	c.closeNear()
 	select {
 	case <-c.work.idle:
 		c.stopLoads()

@@ -65,6 +65,17 @@ type Options struct {
 	// little more. Default: false.
 	ShareReads bool
 
+	// Near, if set, keeps values in this process, so that a hit asks no server. A
+	// value is kept after it was read from the server, for no longer than the server
+	// does, and dropped by the server's message that it has changed. Invalidate drops
+	// it in the caches of this prefix on this Store before it returns; other
+	// processes drop it when the message arrives. While the server's messages are
+	// lost nothing is kept. It takes one more connection to each primary, and a
+	// driver that can: see [github.com/leasecache/leasecache/driver.Tracker]. Package
+	// github.com/leasecache/leasecache/near has one, which caches may share.
+	// Default: none.
+	Near Near
+
 	// MaxLoads limits how many loads of this cache run at a time in this
 	// process. Others queue for a place before they take a lease, in no
 	// particular order, and look for a value every 20 PollIntervals. Default: 0,

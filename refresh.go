@@ -16,5 +16,7 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load func(context.Co
 	if err := ctx.Err(); err != nil {
 		return Result[V]{}, contextError(ctx, key, err)
 	}
+	// The server tells of the new value, but maybe after Refresh has returned it.
+	defer c.store.nears.drop(c.opts.Prefix, []string{key})
 	return c.await(ctx, refreshFlight, &waiter[V]{key: key, load: load})
 }

@@ -15,9 +15,11 @@ const (
 	// Stale is a value from before an invalidation, returned because the read
 	// would otherwise have waited: see [Options.Stale].
 	Stale
+	// NearHit is a value that this process has kept: see [Options.Near].
+	NearHit
 )
 
-var sourceNames = [...]string{"none", "hit", "loaded", "joined", "stale"}
+var sourceNames = [...]string{"none", "hit", "loaded", "joined", "stale", "near"}
 
 // String returns the name of the source in lower case.
 func (s Source) String() string {

@@ -30,10 +30,16 @@ type hotRead struct {
 
 // getStored is the first look of Get: what is stored for key, if anything.
 func (c *Cache[V]) getStored(ctx context.Context, key string) (stored string, ok bool, err error) {
-	if c.store.getter != nil {
+	near := c.near.begin(key)
+	if near == nil && c.store.getter != nil {
 		return c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key))
 	}
+	sent := time.Now()
 	r, err := c.read(ctx, key, c.keys(key), "", protocol.ReadOptions{})
+	near.end(r, err, sent)
+	if err != nil && isMigrating(err) && c.store.getter != nil {
+		return c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key)) // see look
+	}
 	return r.Value, r.State == protocol.StateValue, err
 }
 

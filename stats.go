@@ -10,6 +10,12 @@ import (
 type Stats struct {
 	// Hits are reads that found a value, or a not-found record, at first look.
 	Hits uint64
+	// NearHits are those of Hits that were answered in the process: see
+	// [Options.Near].
+	NearHits uint64
+	// NearLosses are how often the server's messages for the near tier were lost, and
+	// what was kept with them.
+	NearLosses uint64
 	// Misses are reads that did not.
 	Misses uint64
 	// Refreshes are calls of Refresh. They count under neither.
@@ -81,16 +87,20 @@ const (
 	ErrorDrop ErrorReason = "drop"
 	// ErrorWatch: a read that waits could not subscribe, and polls.
 	ErrorWatch ErrorReason = "watch"
+	// ErrorTrack: the server does not tell the near tier what changes, so that it
+	// keeps nothing.
+	ErrorTrack ErrorReason = "track"
 )
 
 var errorReasons = [...]ErrorReason{
 	ErrorLoader, ErrorLoaderPanic, ErrorLoadTimeout, ErrorTTL, ErrorEncode, ErrorTooLarge,
-	ErrorRead, ErrorFill, ErrorRelease, ErrorInvalidate, ErrorDrop, ErrorWatch,
+	ErrorRead, ErrorFill, ErrorRelease, ErrorInvalidate, ErrorDrop, ErrorWatch, ErrorTrack,
 }
 
 type counters struct {
 	hits, misses, refreshes, loads, unleasedLoads, joined, shared, waits, waitTimeouts, staleServed,
-	fillsAccepted, fillsRejected, fillsPresent, overloads, holderFailed, undecodable, invalidated atomic.Uint64
+	fillsAccepted, fillsRejected, fillsPresent, overloads, holderFailed, undecodable, invalidated,
+	nearHits, nearLosses atomic.Uint64
 	errors [len(errorReasons)]atomic.Uint64
 }
 
@@ -104,7 +114,8 @@ func (c *counters) failed(reason ErrorReason) {
 
 func (c *counters) snapshot() Stats {
 	s := Stats{
-		Hits:          c.hits.Load(),
+		NearHits:      c.nearHits.Load(), // before Hits, of which they are a part
+		NearLosses:    c.nearLosses.Load(),
 		Misses:        c.misses.Load(),
 		Refreshes:     c.refreshes.Load(),
 		Loads:         c.loads.Load(),
@@ -123,6 +134,7 @@ func (c *counters) snapshot() Stats {
 		Invalidated:   c.invalidated.Load(),
 		Errors:        map[ErrorReason]uint64{},
 	}
+	s.Hits = c.hits.Load() + s.NearHits
 	for i, r := range errorReasons {
 		if n := c.errors[i].Load(); n > 0 {
 			s.Errors[r] = n
@@ -138,6 +150,8 @@ func (s Stats) clone() Stats {
 
 func (s *Stats) add(o Stats) {
 	s.Hits += o.Hits
+	s.NearHits += o.NearHits
+	s.NearLosses += o.NearLosses
 	s.Misses += o.Misses
 	s.Refreshes += o.Refreshes
 	s.Loads += o.Loads

@@ -31,6 +31,7 @@ type Store struct {
 	callTimeout time.Duration
 	closed      atomic.Bool
 	wakeups     wakeups
+	nears       nears
 
 	mu      sync.Mutex
 	caches  map[*counters]struct{}
@@ -200,6 +201,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.nears.stop()
 	s.wakeups.close()
 	if !s.owned {
 		return nil

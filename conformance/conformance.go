@@ -105,6 +105,8 @@ type Lacks struct {
 	BatchGet string
 	// Wake: reads that wait for another process poll. See [driver.Subscriber].
 	Wake string
+	// Near: there is no near tier. See [driver.Tracker].
+	Near string
 	// Redial: the client has one connection for all calls, and keeps it when it
 	// gets no reply there, so that calls fail until the server answers or closes
 	// it. The suite then asks that they work after that, and not before.
@@ -263,7 +265,7 @@ func cases() []testCase {
 	}
 	for _, group := range [][]testCase{
 		scriptCases, fillCases, loadCases, joinCases,
-		staleCases, invalidateCases, endCases, backoffCases, valueCases, wakeCases, manyCases,
+		staleCases, invalidateCases, endCases, backoffCases, valueCases, wakeCases, manyCases, trackCases, nearCases,
 	} {
 		all = append(all, group...)
 	}
@@ -288,7 +290,7 @@ func checkDeclaration(t *testing.T, h Harness) {
 		why  string
 	}{
 		{"Get", get, h.Lacks.Get}, {"Bound", bound, h.Lacks.Bound}, {"Ping", ping, h.Lacks.Ping}, {"Wake", canWake(d), h.Lacks.Wake},
-		{"Batch", batch, h.Lacks.Batch}, {"BatchGet", batchGet, h.Lacks.BatchGet},
+		{"Batch", batch, h.Lacks.Batch}, {"BatchGet", batchGet, h.Lacks.BatchGet}, {"Near", canTrack(e.ctx, d), h.Lacks.Near},
 	} {
 		if a.has && a.why != "" {
 			t.Fatalf("conformance: Lacks.%s is %q, but the driver has the ability: leave it empty", a.name, a.why)

@@ -23,7 +23,7 @@
 //     a missing one costs a little time.
 //  7. Add abilities, each an interface of its own in this package, found by
 //     type assertion: [Getter], [Bounder], [Batcher], [BatchGetter], [Pinger],
-//     [Subscriber], [Closer], [Validator].
+//     [Subscriber], [Tracker], [Closer], [Validator].
 //     A wrapper around an Evaler hides those it does not forward.
 //  8. Optionally [Register] a [Driver], so that the adapter can be opened by
 //     name and DSN and can adopt the client that a service already has.

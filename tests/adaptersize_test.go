@@ -32,6 +32,7 @@ var optionalFiles = map[string]string{
 	"ping.go":    "Ping",
 
 	"subscribe.go": "Subscribe", // and what it returns
+	"track.go":     "Track",     // the same
 }
 
 // requiredMethods are methods of the interfaces of package driver that are no
@@ -40,7 +41,7 @@ var requiredMethods = []string{"Eval", "Adopt", "Open", "Validate", "Add", "Remo
 
 func TestTheRequiredPartOfAnAdapterIsSmall(t *testing.T) {
 	abilities := slices.DeleteFunc(driverMethods(t), func(m string) bool { return slices.Contains(requiredMethods, m) })
-	if want := []string{"Bound", "Close", "Get", "Ping", "Subscribe"}; !isSubset(want, abilities) {
+	if want := []string{"Bound", "Close", "Get", "Ping", "Subscribe", "Track"}; !isSubset(want, abilities) {
 		t.Fatalf("package driver has the abilities %q, want at least %q, or this test shows nothing", abilities, want)
 	}
 	for _, dir := range clientAdapters(t) {
@@ -62,8 +63,8 @@ func TestTheRequiredPartOfAnAdapterIsSmall(t *testing.T) {
 			}
 			for file, methods := range has {
 				for _, m := range methods {
-					if file == "subscribe.go" && m == "Close" {
-						continue // of the subscription
+					if (file == "subscribe.go" || file == "track.go") && m == "Close" {
+						continue // of what it returns
 					}
 					if ability, ok := optionalFiles[file]; !ok || ability != m && file != "open.go" {
 						t.Errorf("%s declares %s: an optional ability has a file of its own", file, m)

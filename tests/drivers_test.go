@@ -62,14 +62,15 @@ type client struct {
 	own         func(err error) bool // tells the client's own errors
 	undialled   bool                 // it takes no function that dials: on a cluster the proxy rewrites addresses
 	lacks       conformance.Lacks
+	nearResp2   string // why it lacks a near tier with RESP2, if it does
 }
 
 // clients are the clients that reach a server over the network: the rows of the
 // matrix. A new one is added here, and to lacks in lacks_test.go.
 var clients = []client{
 	{name: "goredis", docs: "go-redis", protocols: []int{3, 2}, open: openGoredis, own: is[redis.Error]},
-	{name: "rueidis", docs: "rueidis", protocols: []int{3, 2}, open: openRueidis, own: is[*rueidisclient.RedisError]},
-	{name: "valkeygo", docs: "valkey-go", protocols: []int{3, 2}, open: openValkeygo, own: is[*valkey.ValkeyError]},
+	{name: "rueidis", docs: "rueidis", protocols: []int{3, 2}, open: openRueidis, own: is[*rueidisclient.RedisError], nearResp2: "with RESP2, a dedicated connection of rueidis gets no messages of client tracking."},
+	{name: "valkeygo", docs: "valkey-go", protocols: []int{3, 2}, open: openValkeygo, own: is[*valkey.ValkeyError], nearResp2: "with RESP2, a dedicated connection of valkey-go gets no messages of client tracking."},
 	{
 		name: "redigo", docs: "redigo", protocols: []int{2}, oneProtocol: "redigo does not know RESP3", open: openRedigo, own: is[redigopool.Error],
 		cannot: map[string]string{cluster: "redigo follows no redirections"},
@@ -80,6 +81,7 @@ var clients = []client{
 		lacks: conformance.Lacks{
 			Redial: "glide has one connection to a server, and drops it when it breaks, and not when a reply is late.",
 			Wake:   "adapters/glide does not subscribe yet.",
+			Near:   "adapters/glide has no connection that the server could tell what changes.",
 
 			Batch:    "adapters/glide sends no batches of several commands yet.",
 			BatchGet: "adapters/glide sends no batches of several commands yet.",

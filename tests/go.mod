@@ -12,6 +12,7 @@ require (
 	github.com/leasecache/leasecache/adapters/rueidis v0.0.0
 	github.com/leasecache/leasecache/adapters/valkeygo v0.0.0
 	github.com/leasecache/leasecache/compress v0.0.0
+	github.com/leasecache/leasecache/near v0.0.0
 	github.com/leasecache/leasecache/servertest v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -44,6 +45,7 @@ require (
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.18.12 // indirect
+	github.com/maypok86/otter/v2 v2.4.0 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
 	github.com/moby/go-archive v0.3.3 // indirect
 	github.com/moby/moby/api v1.56.1 // indirect
@@ -85,5 +87,6 @@ replace (
 	github.com/leasecache/leasecache/adapters/rueidis => ../adapters/rueidis
 	github.com/leasecache/leasecache/adapters/valkeygo => ../adapters/valkeygo
 	github.com/leasecache/leasecache/compress => ../compress
+	github.com/leasecache/leasecache/near => ../near
 	github.com/leasecache/leasecache/servertest => ../servertest
 )

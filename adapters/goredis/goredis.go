@@ -29,7 +29,9 @@
 //
 // A ping works with every client. Wake-ups work with all but "any other", by a
 // connection beside the pool to each primary, while reads wait and for up to ten
-// seconds after.
+// seconds after. A near tier does too, but with a cluster that has a ClusterSlots
+// function; it takes a client of its own with the options of yours for each
+// primary, with one connection, for as long as its cache is open. Hooks do not see it.
 //
 // "From primaries" means that none of ReadOnly, RouteByLatency and RouteRandomly is
 // set: leasecache must not read from a replica, so with one of them, and with

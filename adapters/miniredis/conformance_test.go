@@ -35,7 +35,10 @@ func TestConformance(t *testing.T) {
 			t.Cleanup(c.close)
 			return &evaler{client: c}
 		},
-		Lacks: conformance.Lacks{Wake: "miniredis has no shard channels: it knows neither SSUBSCRIBE nor SPUBLISH."},
+		Lacks: conformance.Lacks{
+			Wake: "miniredis has no shard channels: it knows neither SSUBSCRIBE nor SPUBLISH.",
+			Near: "miniredis has no client tracking.",
+		},
 	})
 }
 

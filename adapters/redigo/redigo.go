@@ -40,8 +40,9 @@
 //
 // A ping works with every client. Wake-ups do as well, and take one connection
 // of the pool, and one of the places that MaxActive allows, while reads wait and
-// for up to ten seconds after. A *redis.Pool with MaxActive 1 has none to spare:
-// its reads poll. With another Client of one connection, set
+// for up to ten seconds after. A near tier takes one for as long as its cache is
+// open. A *redis.Pool with MaxActive 1 has none to spare: its reads poll, and there
+// is no near tier. With another Client of one connection, set
 // leasecache.StoreOptions.NoWakeUps.
 //
 // # Behaviour

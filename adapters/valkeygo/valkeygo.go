@@ -40,7 +40,8 @@
 // valkeyhook and valkeyotel, is one. A ping works with every client. Wake-ups
 // need the method Receive, and a goroutine for each key that is waited for. They
 // go over the connections that the client has anyway; with RESP2 it keeps one
-// more to each primary for them.
+// more to each primary for them. A near tier takes a dedicated connection to each
+// primary for as long as its cache is open, and needs RESP3.
 //
 // # Behaviour
 //

@@ -42,6 +42,9 @@ func NewKeys(prefix, key string) Keys {
 	}
 }
 
+// ValuePrefix returns what the names of all values under prefix begin with.
+func ValuePrefix(prefix string) string { return prefix + kindValue }
+
 // ValueKey returns the name of the value's Redis key alone.
 func ValueKey(prefix, key string) string {
 	return prefix + kindValue + "{" + key + "}"

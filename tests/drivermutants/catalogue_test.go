@@ -624,6 +624,43 @@ var catalogue = []mutant{
 			return honest(s, context.WithoutCancel(ctx), channel)
 		}
 	})},
+
+	{"loses each third message", "TrackHearsWhatChanges", tracks(func(ctx context.Context, t *tracked) context.Context {
+		honest, n := t.changed, 0
+		t.changed = func(names []string) {
+			if n++; n%3 != 0 {
+				honest(names)
+			}
+		}
+		return ctx
+	})},
+	{"hears of names in UTF-8 only", "TrackHearsWhatChanges", tracks(func(ctx context.Context, t *tracked) context.Context {
+		honest := t.changed
+		t.changed = func(names []string) { honest([]string{strings.ToValidUTF8(names[0], "?")}) }
+		return ctx
+	})},
+	{"tracks all names there are", "TrackHearsWhatChanges", tracks(func(ctx context.Context, t *tracked) context.Context {
+		t.prefix = ""
+		return ctx
+	})},
+	{"does not tell that its connection was cut", "TrackTellsOfACut", tracks(func(ctx context.Context, t *tracked) context.Context {
+		t.lost = func() {}
+		return ctx
+	})},
+	{"never asks whether the server is there", "TrackTellsOfAHang", tracks(func(ctx context.Context, t *tracked) context.Context {
+		t.silence = 0
+		return ctx
+	})},
+	{"tracks whatever the deadline", "TrackEndsByItsDeadline", tracks(func(ctx context.Context, _ *tracked) context.Context {
+		return context.WithoutCancel(ctx)
+	})},
+	{"hears of changes after Close", "TrackCloses", func(c *client) {
+		honest := c.track
+		c.track = func(c *client, ctx context.Context, t *tracked) (io.Closer, error) {
+			_, err := honest(c, ctx, t)
+			return unclosed{}, err
+		}
+	}},
 }
 
 // The rest makes faults.

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 )
 
 // client is an honest driver over a pool of connections, with the abilities Get,
-// Bound, Ping, Subscribe and those for batches. Its steps are fields, so that a mutant is a client with a step
+// Bound, Ping, Subscribe, Track and those for batches. Its steps are fields, so that a mutant is a client with a step
 // replaced.
 type client struct {
 	addr  string
@@ -46,6 +47,7 @@ type steps struct {
 	send    func(c *client, ctx context.Context, command ...string) (resp.Value, error)
 	trip    func(cn *conn, ctx context.Context, command []string) (v resp.Value, reusable bool, err error)
 	reply   func(v resp.Value) (driver.Reply, error)
+	track   func(c *client, ctx context.Context, t *tracked) (io.Closer, error)
 
 	evalBatch func(c *client, ctx context.Context, calls []driver.Call) []driver.Result
 	getBatch  func(c *client, ctx context.Context, keys []string) []driver.GetResult
@@ -56,7 +58,7 @@ func newClient(addr string) *client {
 	return &client{addr: addr, pool: newPool(addr, 16), ears: newEars(), steps: &steps{
 		eval: (*client).doEval, get: (*client).doGet, ping: (*client).doPing, limit: (*client).doLimit,
 		command: command, unknown: isNoScript, send: (*client).doSend, trip: (*conn).roundTrip, reply: reply,
-		evalBatch: (*client).doEvalBatch, getBatch: (*client).doGetBatch, pipeline: (*client).doPipeline,
+		track: (*client).doTrack, evalBatch: (*client).doEvalBatch, getBatch: (*client).doGetBatch, pipeline: (*client).doPipeline,
 	}}
 }
 

@@ -194,7 +194,7 @@ var notDrivers = []string{"WaitersAreWoken", "WaitersLookOnceTheyAreSubscribed"}
 func readRules(t *testing.T) []rule {
 	t.Helper()
 	var rules []rule
-	for _, name := range []string{"eval.go", "ability.go", "wake.go", "batch.go"} {
+	for _, name := range []string{"eval.go", "ability.go", "wake.go", "batch.go", "track.go"} {
 		source, err := os.ReadFile(filepath.Join("../../conformance", name))
 		if err != nil {
 			t.Fatal(err)

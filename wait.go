@@ -266,7 +266,7 @@ func (f *flight[V]) readOrLease(reserved bool, caller *waiter[V]) (wait time.Dur
 // readCall returns the call of the next look at the server.
 func (f *flight[V]) readCall(token protocol.Token) protocol.Call {
 	c := f.c
-	overMark := f.overMark || f.kind == refreshFlight || c.opts.FailureBackoff < 0
+	overMark := f.overMark || c.opts.FailureBackoff < 0
 	f.overMark = false
 	return protocol.ReadCall(f.keys, token, protocol.ReadOptions{
 		Lease:    c.opts.Lease,

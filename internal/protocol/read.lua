@@ -5,8 +5,8 @@
 -- ARGV[1] token of this acquisition, 32 hexadecimal digits; '' to take no lease
 -- ARGV[2] lease in milliseconds
 -- ARGV[3] '1' to return the stale copy to a reader that would have to wait
--- ARGV[4] '1' to leave the value aside (refresh)
--- ARGV[5] '1' to take the lease in place of the mark of a failed load
+-- ARGV[4] '1' to leave the value aside, and the mark of a failed load (refresh);
+--         '2' to take the lease in place of a mark; '0' for neither
 --
 -- {1, value, pttl}   the value; pttl as PTTL answers it, in milliseconds
 -- {2, nonce}         the lease is this acquisition's
@@ -35,7 +35,7 @@ end
 local held = redis.call('GET', KEYS[2])
 if held and string.sub(held, 1, 1) == '!' then
   -- The mark of a load that ended without a fill, which no token looks like.
-  if ARGV[1] == '' or ARGV[5] == '1' then
+  if ARGV[1] == '' or ARGV[4] ~= '0' then
     held = false
   elseif string.sub(held, 1, 2) == '!n' then
     return {6, redis.call('PTTL', KEYS[2])}

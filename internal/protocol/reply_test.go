@@ -325,11 +325,11 @@ func TestCallsCarryKeysAndArgumentsInTheOrderOfTheDocument(t *testing.T) {
 		call Call
 		want Call
 	}{
-		{"read", ReadCall(k, token, ReadOptions{Lease: 1500 * time.Millisecond}), Call{Read, all, []string{string(token), "1500", "0", "0", "0"}}},
-		{"read for stale copies", ReadCall(k, token, ReadOptions{Lease: time.Second, Stale: true}), Call{Read, all, []string{string(token), "1000", "1", "0", "0"}}},
-		{"refresh", ReadCall(k, token, ReadOptions{Lease: time.Second, Refresh: true}), Call{Read, all, []string{string(token), "1000", "0", "1", "0"}}},
-		{"read over a mark", ReadCall(k, token, ReadOptions{Lease: time.Second, OverMark: true}), Call{Read, all, []string{string(token), "1000", "0", "0", "1"}}},
-		{"read without a lease", ReadCall(k, "", ReadOptions{}), Call{Read, all, []string{"", "0", "0", "0", "0"}}},
+		{"read", ReadCall(k, token, ReadOptions{Lease: 1500 * time.Millisecond}), Call{Read, all, []string{string(token), "1500", "0", "0"}}},
+		{"read for stale copies", ReadCall(k, token, ReadOptions{Lease: time.Second, Stale: true}), Call{Read, all, []string{string(token), "1000", "1", "0"}}},
+		{"refresh", ReadCall(k, token, ReadOptions{Lease: time.Second, Refresh: true}), Call{Read, all, []string{string(token), "1000", "0", "1"}}},
+		{"read over a mark", ReadCall(k, token, ReadOptions{Lease: time.Second, OverMark: true}), Call{Read, all, []string{string(token), "1000", "0", "2"}}},
+		{"read without a lease", ReadCall(k, "", ReadOptions{}), Call{Read, all, []string{"", "0", "0", "0"}}},
 		{"fill", FillCall(k, "t:1", "v", 1999999*time.Nanosecond), Call{Fill, all, []string{"t:1", "v", "1", "p:w:{k}"}}},
 		{"fill for as long as possible", FillCall(k, "t:1", "v", math.MaxInt64), Call{Fill, all, []string{"t:1", "v", "9223372036854", "p:w:{k}"}}},
 		{"release", ReleaseCall(k, "t:1", NoMark, 0), Call{Release, []string{"p:l:{k}"}, []string{"t:1", "p:w:{k}", "", "0"}}},
@@ -351,6 +351,10 @@ func TestCallsCarryKeysAndArgumentsInTheOrderOfTheDocument(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want.Args, test.call.Args); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+			// EVALSHA, the digest and the number of keys come first.
+			if n := 3 + len(test.call.Keys) + len(test.call.Args); n > 10 {
+				t.Errorf("it is a command of %d words, which a server does not read from who is not logged in", n)
 			}
 		})
 	}

@@ -75,13 +75,23 @@ func (t Token) Unknown() Lease { return Lease(t + ":") }
 type ReadOptions struct {
 	Lease    time.Duration // how long the lease is set for
 	Stale    bool          // return the stale copy to a reader that would wait
-	Refresh  bool          // leave the value aside
+	Refresh  bool          // leave the value aside, and a mark
 	OverMark bool          // take the lease in place of a mark
 }
 
 // ReadCall returns the call of read or lease. With the zero Token it only reads.
 func ReadCall(k Keys, t Token, o ReadOptions) Call {
-	return Call{Read, []string{k.Value, k.Lease, k.Stale}, []string{string(t), millis(o.Lease), flag(o.Stale), flag(o.Refresh), flag(o.OverMark)}}
+	// One argument for both: with one more, the command would be longer than what a
+	// server takes from a client that is not logged in, and the user would be told
+	// of a malformed command instead of a missing password.
+	aside := "0"
+	switch {
+	case o.Refresh:
+		aside = "1"
+	case o.OverMark:
+		aside = "2"
+	}
+	return Call{Read, []string{k.Value, k.Lease, k.Stale}, []string{string(t), millis(o.Lease), flag(o.Stale), aside}}
 }
 
 // State is what a read found.

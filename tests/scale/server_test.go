@@ -167,7 +167,7 @@ var errUnknown = errors.New("the model does not know this call")
 func (s *server) script(name string, keys, args []string, now time.Time) (driver.Reply, time.Duration, error) {
 	c := s.costs
 	switch {
-	case name == "read" && args[2] == "0" && args[3] == "0":
+	case name == "read" && args[2] == "0" && args[3] != "1":
 		if v, ok := s.get(keys[0], now); ok {
 			return driver.List(driver.Int(1), driver.Str(v), s.pttl(keys[0], now)), c.readValue, nil
 		}
@@ -175,7 +175,7 @@ func (s *server) script(name string, keys, args []string, now time.Time) (driver
 		took := c.readWait
 		if ok && held[0] == '!' { // the mark of a load that ended without a fill
 			switch {
-			case args[0] == "" || args[4] == "1":
+			case args[0] == "" || args[3] == "2":
 				ok = false
 			case held[1] == 'n':
 				return driver.List(driver.Int(6), s.pttl(keys[1], now)), took, nil

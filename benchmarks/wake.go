@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -118,14 +119,15 @@ func (e *env) wakeProbes() ([]probe, error) {
 type wakeRun struct {
 	*env
 	ps        processes
-	keys      int
 	mostLoads int // in a round of ours
 }
 
+// lastWakeKey counts keys over all runs: what an earlier one has cached may still be there.
+var lastWakeKey atomic.Int64
+
 // round lets all processes read a new key, and returns what they report.
 func (r *wakeRun) round(to task) ([]roundReport, error) {
-	r.keys++
-	to.Key = fmt.Sprintf("wake-%d-%d", os.Getpid(), r.keys)
+	to.Key = fmt.Sprintf("wake-%d", lastWakeKey.Add(1))
 	for i, p := range r.ps {
 		to.Load = i == 0
 		if err := p.in.Encode(to); err != nil {
@@ -184,7 +186,12 @@ func (r *wakeRun) commands(to task) (float64, error) {
 			sent += float64(n - before[name])
 		}
 	}
-	return sent / (wakeProcesses - 1), nil
+	// On a busy machine a process may come so late that it does not wait.
+	waited := min(after["ssubscribe"]-before["ssubscribe"], wakeProcesses-1)
+	if waited < 1 {
+		return 0, errors.New("no process has waited: the machine is too busy to measure wake-ups")
+	}
+	return sent / float64(waited), nil
 }
 
 // notForWaiting are commands that a round runs beside those of the processes that wait: GET is also the first look of each

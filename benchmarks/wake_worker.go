@@ -132,8 +132,7 @@ func (w *worker) round(r task) (roundReport, error) {
 			}
 			once.Do(func() { // the others wait for it
 				if r.Load {
-					load()
-					failed = w.fillBare(keys)
+					failed = w.fillBare(keys, load)
 				} else {
 					failed = w.awaitBare(keys)
 				}
@@ -152,8 +151,13 @@ func (w *worker) round(r task) (roundReport, error) {
 	return roundReport{Loads: int(loads.Load()), Loaded: loaded.Load(), Last: last}, errors.Join(errs...)
 }
 
-// fillBare stores the value, and tells the others.
-func (w *worker) fillBare(keys protocol.Keys) error {
+// fillBare looks once more, as who takes a lease does, so that the load begins when that of the other side does; then it loads,
+// stores the value, and tells the others.
+func (w *worker) fillBare(keys protocol.Keys, load func()) error {
+	if _, err := w.client.get(w.ctx, keys.Value); !errors.Is(err, errNone) {
+		return fmt.Errorf("a key that nobody has loaded: %w", err)
+	}
+	load()
 	_, _, err := w.client.evalsha(w.ctx, fillAndTell.SHA1(), []string{keys.Value}, []string{string(w.bytes), "60000", keys.Wake})
 	return err
 }

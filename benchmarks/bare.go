@@ -19,6 +19,8 @@ type bare interface {
 	get(ctx context.Context, key string) ([]byte, error)
 	// getString is GET for who wants a string.
 	getString(ctx context.Context, key string) (string, error)
+	// getMany is a pipeline of GETs of keys that exist.
+	getMany(ctx context.Context, keys []string) ([][]byte, error)
 	// evalsha is EVALSHA of a script that returns a list of a number and something else, which is returned if it is a string.
 	evalsha(ctx context.Context, sha string, keys, args []string) (int64, string, error)
 	close() error
@@ -33,7 +35,7 @@ type clientKind struct {
 	dial func(ctx context.Context, addr string) (bare, error)
 
 	// Zero bars are none.
-	latencyBar, throughputBar, allocsBar, hotKeyBar bar
+	latencyBar, throughputBar, allocsBar, hotKeyBar, batchBar bar
 }
 
 const (
@@ -42,11 +44,11 @@ const (
 )
 
 var clientKinds = []clientKind{
-	{name: goRedis, dial: dialGoRedis(redis.Options{}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), allocsBar: atMost(3), hotKeyBar: atLeast(5)},
-	{name: goRedisCtx, dial: dialGoRedis(redis.Options{ContextTimeoutEnabled: true}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), allocsBar: atMost(3), hotKeyBar: atLeast(5)},
-	{name: "rueidis", dial: dialRueidis, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(3.5)},
-	{name: "valkeygo", dial: dialValkeyGo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(3.5)},
-	{name: "redigo", dial: dialRedigo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(5)},
+	{name: goRedis, dial: dialGoRedis(redis.Options{}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), allocsBar: atMost(3), hotKeyBar: atLeast(5), batchBar: atMost(1.3)},
+	{name: goRedisCtx, dial: dialGoRedis(redis.Options{ContextTimeoutEnabled: true}), latencyBar: atMost(1.05), throughputBar: atLeast(0.95), allocsBar: atMost(3), hotKeyBar: atLeast(5), batchBar: atMost(1.3)},
+	{name: "rueidis", dial: dialRueidis, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(3.5), batchBar: atMost(1.3)},
+	{name: "valkeygo", dial: dialValkeyGo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(3.5), batchBar: atMost(1.3)},
+	{name: "redigo", dial: dialRedigo, latencyBar: atMost(1.05), throughputBar: atLeast(0.93), allocsBar: atMost(3), hotKeyBar: atLeast(5), batchBar: atMost(1.3)},
 	{name: "glide", dial: dialGlide}, // has no bars
 }
 

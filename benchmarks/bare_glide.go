@@ -10,6 +10,7 @@ import (
 
 	glideclient "github.com/valkey-io/valkey-glide/go/v2"
 	glideconfig "github.com/valkey-io/valkey-glide/go/v2/config"
+	"github.com/valkey-io/valkey-glide/go/v2/pipeline"
 
 	"github.com/leasecache/leasecache/adapters/glide"
 	"github.com/leasecache/leasecache/driver"
@@ -45,6 +46,26 @@ func (b bareGlide) getString(ctx context.Context, key string) (string, error) {
 		err = errNone
 	}
 	return v.Value(), err
+}
+
+func (b bareGlide) getMany(ctx context.Context, keys []string) ([][]byte, error) {
+	p := pipeline.NewStandaloneBatch(false)
+	for _, key := range keys {
+		p.Get(key)
+	}
+	got, err := b.client.Exec(ctx, *p, true)
+	if err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(got))
+	for i, v := range got {
+		s, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("GET in a pipeline returned a %T", v)
+		}
+		values[i] = []byte(s)
+	}
+	return values, nil
 }
 
 func (b bareGlide) evalsha(ctx context.Context, sha string, keys, args []string) (int64, string, error) {

@@ -45,6 +45,25 @@ func goRedisError(err error) error {
 	return err
 }
 
+func (b *bareGoRedis) getMany(ctx context.Context, keys []string) ([][]byte, error) {
+	p := b.client.Pipeline()
+	cmds := make([]*redis.StringCmd, len(keys))
+	for i, key := range keys {
+		cmds[i] = p.Get(ctx, key)
+	}
+	if _, err := p.Exec(ctx); err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(keys))
+	for i, cmd := range cmds {
+		var err error
+		if values[i], err = cmd.Bytes(); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
 func (b *bareGoRedis) evalsha(ctx context.Context, sha string, keys, args []string) (int64, string, error) {
 	as := make([]any, len(args))
 	for i, a := range args {

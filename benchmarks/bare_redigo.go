@@ -50,6 +50,29 @@ func redigoError(err error) error {
 	return err
 }
 
+func (b bareRedigo) getMany(ctx context.Context, keys []string) ([][]byte, error) {
+	c, err := b.pool.GetContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for _, key := range keys {
+		if err := c.Send("GET", key); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(keys))
+	for i := range keys {
+		if values[i], err = redigopool.Bytes(c.Receive()); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
 func (b bareRedigo) evalsha(ctx context.Context, sha string, keys, args []string) (int64, string, error) {
 	cmd := redigopool.Args{}.Add(sha, len(keys)).AddFlat(keys).AddFlat(args)
 	return reply(redigopool.Values(b.do(ctx, "EVALSHA", cmd...)))

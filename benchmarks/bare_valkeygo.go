@@ -35,6 +35,21 @@ func (b bareValkeyGo) getString(ctx context.Context, key string) (string, error)
 	return v, err
 }
 
+func (b bareValkeyGo) getMany(ctx context.Context, keys []string) ([][]byte, error) {
+	cmds := make(valkey.Commands, len(keys))
+	for i, key := range keys {
+		cmds[i] = b.client.B().Get().Key(key).Build()
+	}
+	values := make([][]byte, len(keys))
+	for i, r := range b.client.DoMulti(ctx, cmds...) {
+		var err error
+		if values[i], err = r.AsBytes(); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
 func (b bareValkeyGo) evalsha(ctx context.Context, sha string, keys, args []string) (int64, string, error) {
 	list, err := b.client.Do(ctx, b.client.B().Evalsha().Sha1(sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToArray()
 	if err != nil {

@@ -103,6 +103,7 @@ func (e *env) probes() ([]probe, error) {
 		(*bench).goRedisProbes,
 		(*bench).missProbes,
 		(*bench).hotKeyProbes,
+		(*bench).batchProbes,
 		(*bench).largeProbes,
 		(*bench).noiseProbes,
 	} {

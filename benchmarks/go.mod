@@ -14,6 +14,7 @@ require (
 	github.com/leasecache/leasecache/adapters/redigo v0.0.0
 	github.com/leasecache/leasecache/adapters/rueidis v0.0.0
 	github.com/leasecache/leasecache/adapters/valkeygo v0.0.0
+	github.com/leasecache/leasecache/near v0.0.0
 	github.com/leasecache/leasecache/servertest v0.0.0
 	github.com/moby/moby/api v1.56.1
 	github.com/moby/moby/client v0.6.2
@@ -63,6 +64,7 @@ require (
 	github.com/mattn/go-colorable v0.1.13 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
+	github.com/maypok86/otter/v2 v2.4.0 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
 	github.com/moby/go-archive v0.3.3 // indirect
 	github.com/moby/patternmatcher v0.6.1 // indirect
@@ -128,5 +130,6 @@ replace (
 	github.com/leasecache/leasecache/adapters/redigo => ../adapters/redigo
 	github.com/leasecache/leasecache/adapters/rueidis => ../adapters/rueidis
 	github.com/leasecache/leasecache/adapters/valkeygo => ../adapters/valkeygo
+	github.com/leasecache/leasecache/near => ../near
 	github.com/leasecache/leasecache/servertest => ../servertest
 )

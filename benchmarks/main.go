@@ -35,11 +35,12 @@ type plan struct {
 	throughputPairs int // of turns in a run
 	largePairs      int // of blocks of large values in a run
 	wakeRounds      int // in a run, of each mode
+	nearDrops       int // in a run
 }
 
 var (
-	full  = plan{runs: 7, latencyPairs: 200, throughputPairs: 50, largePairs: 20, wakeRounds: 10}
-	quick = plan{runs: 3, latencyPairs: 40, throughputPairs: 15, largePairs: 5, wakeRounds: 4}
+	full  = plan{runs: 7, latencyPairs: 200, throughputPairs: 50, largePairs: 20, wakeRounds: 10, nearDrops: 10_000}
+	quick = plan{runs: 3, latencyPairs: 40, throughputPairs: 15, largePairs: 5, wakeRounds: 4, nearDrops: 2_000}
 )
 
 // config is what the command line says.

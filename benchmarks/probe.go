@@ -116,6 +116,7 @@ func (e *env) probes() ([]probe, error) {
 		}
 	}
 	for _, group := range []func(e *env) ([]probe, error){
+		(*env).nearProbes,
 		(*env).wakeProbes,
 		(*env).peerProbes,
 	} {

@@ -44,6 +44,7 @@ func (b bar) String() string {
 type unit string
 
 const (
+	nanoseconds  unit = "ns"
 	microseconds unit = "µs"
 	milliseconds unit = "ms"
 	perSecond    unit = "/s"

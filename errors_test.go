@@ -196,7 +196,7 @@ func TestAReplyOfAnotherFormIsNoOutage(t *testing.T) {
 }
 
 func TestNamesOfSourcesAndOutcomes(t *testing.T) {
-	for source, want := range map[Source]string{0: "none", Hit: "hit", Loaded: "loaded", Joined: "joined", Stale: "stale", Stale + 1: "invalid", 255: "invalid"} {
+	for source, want := range map[Source]string{0: "none", Hit: "hit", Loaded: "loaded", Joined: "joined", Stale: "stale", NearHit: "near", NearHit + 1: "invalid", 255: "invalid"} {
 		if got := source.String(); got != want {
 			t.Errorf("Source(%d) prints %q, want %q", uint8(source), got, want)
 		}

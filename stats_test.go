@@ -19,6 +19,7 @@ func TestEveryCountIsInTheSnapshotAndInTheSum(t *testing.T) {
 	for i, field := range []interface{ Store(uint64) }{
 		&c.hits, &c.misses, &c.refreshes, &c.loads, &c.unleasedLoads, &c.joined, &c.shared, &c.waits, &c.waitTimeouts,
 		&c.staleServed, &c.fillsAccepted, &c.fillsRejected, &c.fillsPresent, &c.overloads, &c.holderFailed, &c.undecodable, &c.invalidated,
+		&c.nearHits, &c.nearLosses,
 	} {
 		n = uint64(i + 1)
 		field.Store(n)
@@ -30,12 +31,13 @@ func TestEveryCountIsInTheSnapshotAndInTheSum(t *testing.T) {
 	}
 	c.failed("a reason that is not listed")
 	want := Stats{
-		Hits: 1, Misses: 2, Refreshes: 3, Loads: 4, UnleasedLoads: 5, Joined: 6, SharedReads: 7, Waits: 8, WaitTimeouts: 9,
+		// A near hit is a hit as well.
+		Hits: 1 + 18, Misses: 2, Refreshes: 3, Loads: 4, UnleasedLoads: 5, Joined: 6, SharedReads: 7, Waits: 8, WaitTimeouts: 9,
 		StaleServed: 10, FillsAccepted: 11, FillsRejected: 12, FillsPresent: 13, Overloads: 14, HolderFailed: 15,
-		Undecodable: 16, Invalidated: 17,
+		Undecodable: 16, Invalidated: 17, NearHits: 18, NearLosses: 19,
 		Errors: map[ErrorReason]uint64{
 			ErrorLoader: 1, ErrorLoaderPanic: 2, ErrorLoadTimeout: 3, ErrorTTL: 4, ErrorEncode: 5, ErrorTooLarge: 6,
-			ErrorRead: 7, ErrorFill: 8, ErrorRelease: 9, ErrorInvalidate: 10, ErrorDrop: 11, ErrorWatch: 12,
+			ErrorRead: 7, ErrorFill: 8, ErrorRelease: 9, ErrorInvalidate: 10, ErrorDrop: 11, ErrorWatch: 12, ErrorTrack: 13,
 		},
 	}
 	got := c.snapshot()

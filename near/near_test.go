@@ -64,7 +64,7 @@ func tracked(t testing.TB, c *leasecache.Cache[string], n leasecache.Near, keeps
 }
 
 func TestWhatIsKeptTakesNoMoreThanItsBound(t *testing.T) {
-	const most = 8 << 20
+	const most = 2 << 20
 	for _, size := range []int{0, 10, 500, 20_000} {
 		t.Run(strconv.Itoa(size)+" bytes", func(t *testing.T) {
 			n := New(most)

@@ -51,10 +51,14 @@ func (e evaler) Track(ctx context.Context, prefix string, changed func([]string)
 		}
 	})
 	// In a goroutine, because go-redis heeds no context while it connects.
-	done := make(chan error, 1)
-	go func() { done <- t.open(ctx) }()
+	var err error
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		err = t.open(ctx)
+	}()
 	select {
-	case err := <-done:
+	case <-opened:
 		if err != nil {
 			t.Close()
 			return nil, err
@@ -63,7 +67,7 @@ func (e evaler) Track(ctx context.Context, prefix string, changed func([]string)
 	case <-ctx.Done():
 		t.cancel()
 		go func() {
-			_ = <-done
+			<-opened
 			t.Close()
 		}()
 		return nil, ctx.Err()

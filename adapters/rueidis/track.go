@@ -40,10 +40,14 @@ func (e evaler) Track(ctx context.Context, prefix string, changed func([]string)
 		}
 	})
 	// In a goroutine, because Dedicate has no context, and connects.
-	done := make(chan error, 1)
-	go func() { done <- t.open(ctx) }()
+	var err error
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		err = t.open(ctx)
+	}()
 	select {
-	case err := <-done:
+	case <-opened:
 		if err != nil {
 			t.Close()
 			return nil, err
@@ -52,7 +56,7 @@ func (e evaler) Track(ctx context.Context, prefix string, changed func([]string)
 	case <-ctx.Done():
 		t.cancel()
 		go func() {
-			_ = <-done
+			<-opened
 			t.Close()
 		}()
 		return nil, ctx.Err()
@@ -171,7 +175,7 @@ func (t *tracking) watch(c rueidis.DedicatedClient, ended <-chan error) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-ended:
+		case <-ended: //nolint:errcheck // why does not matter
 			return
 		case <-t.ctx.Done():
 			return

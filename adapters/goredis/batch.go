@@ -9,8 +9,8 @@ import (
 	"github.com/leasecache/leasecache/driver"
 )
 
-// Every client whose GETs are certain to go to a primary has pipelines, so the two
-// abilities of this file go with that one.
+// Every client whose GETs are certain to go to a primary has pipelines, so the
+// abilities for batches go with that one.
 
 // EvalBatch implements [driver.Batcher].
 func (e getter) EvalBatch(ctx context.Context, calls []driver.Call) []driver.Result {
@@ -20,16 +20,6 @@ func (e getter) EvalBatch(ctx context.Context, calls []driver.Call) []driver.Res
 // EvalBatch implements [driver.Batcher].
 func (e getBounder) EvalBatch(ctx context.Context, calls []driver.Call) []driver.Result {
 	return e.evalBatch(ctx, calls)
-}
-
-// GetBatch implements [driver.BatchGetter].
-func (e getter) GetBatch(ctx context.Context, keys []string) []driver.GetResult {
-	return e.getBatch(ctx, keys)
-}
-
-// GetBatch implements [driver.BatchGetter].
-func (e getBounder) GetBatch(ctx context.Context, keys []string) []driver.GetResult {
-	return e.getBatch(ctx, keys)
 }
 
 // evalBatch runs the calls in a pipeline, and those in a second one whose scripts
@@ -67,33 +57,6 @@ func (e evaler) evalSome(ctx, call context.Context, name string, script func(*dr
 			r.Reply, r.Err = reply(cmds[j].(*onceCmd).Val())
 		}
 	})
-}
-
-// getBatch reads the keys in a pipeline. It is the path of hits.
-func (e evaler) getBatch(ctx context.Context, keys []string) []driver.GetResult {
-	type get struct {
-		cmd  onceGet
-		args [2]any
-	}
-	call := e.bound.context(ctx, new(callContext))
-	gets := make([]get, len(keys))
-	cmds := make([]redis.Cmder, len(keys))
-	for i, key := range keys {
-		g := &gets[i]
-		g.args = [2]any{"get", key}
-		g.cmd.StringCmd = redis.NewStringCmd(call, g.args[:]...)
-		g.cmd.SetFirstKeyPos(1)
-		g.cmd.SetStepCount(1)
-		cmds[i] = &g.cmd
-	}
-	results := make([]driver.GetResult, len(keys))
-	e.pipeline(ctx, call, cmds, func(i int, err error) {
-		r := &results[i]
-		if r.Err = err; err == nil && !errors.Is(cmds[i].Err(), redis.Nil) {
-			r.Value, r.OK = gets[i].cmd.Val(), true
-		}
-	})
-	return results
 }
 
 // pipeline sends the commands together. took gets what became of each; a nil reply

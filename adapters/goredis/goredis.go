@@ -27,6 +27,8 @@
 //	*redis.Ring             yes                   with ContextTimeoutEnabled
 //	any other               scripts only          no
 //
+// Batches are pipelines, where there is the plain GET.
+//
 // A ping works with every client. Wake-ups work with all but "any other", by a
 // connection beside the pool to each primary, while reads wait and for up to ten
 // seconds after. A near tier does too, but with a cluster that has a ClusterSlots

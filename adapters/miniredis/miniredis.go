@@ -78,7 +78,8 @@ func (opener) Adopt(client any) (driver.Evaler, bool, error) {
 var errNil = errors.New("miniredis: the *miniredis.Miniredis is nil: hand over one that runs, such as miniredis.RunT(t)")
 
 // Wrap returns an Evaler over a miniredis that already runs. It has the
-// abilities [driver.Getter], [driver.Bounder] and [driver.Pinger], but no
+// abilities [driver.Getter], [driver.Bounder], [driver.Batcher],
+// [driver.BatchGetter] and [driver.Pinger], but no
 // [driver.Closer]: whoever started m closes it. If m was not started yet, Wrap
 // starts it without a listener, as its Dial method does. If m is nil, every
 // call fails, and says so.
@@ -99,8 +100,8 @@ func Wrap(m *miniredis.Miniredis) driver.Evaler {
 }
 
 // Server is an embedded server and a client of it. It implements
-// [driver.Evaler], [driver.Getter], [driver.Bounder], [driver.Pinger] and
-// [driver.Closer], and is safe for concurrent use.
+// [driver.Evaler], [driver.Getter], [driver.Bounder], [driver.Batcher],
+// [driver.BatchGetter], [driver.Pinger] and [driver.Closer], and is safe for concurrent use.
 type Server struct {
 	evaler
 	node  *node

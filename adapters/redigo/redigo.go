@@ -38,6 +38,8 @@
 //	*redis.Pool  by plain GET        yes
 //	any other    by scripts only     no
 //
+// Batches need a *redis.Pool. One goes over one connection, in pipelines of 16 KiB.
+//
 // A ping works with every client. Wake-ups do as well, and take one connection
 // of the pool, and one of the places that MaxActive allows, while reads wait and
 // for up to ten seconds after. A near tier takes one for as long as its cache is

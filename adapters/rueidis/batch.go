@@ -47,21 +47,6 @@ func (e full) evalSome(ctx, call context.Context, name string, script func(*driv
 	})
 }
 
-// GetBatch implements [driver.BatchGetter]. The commands are those of Get.
-func (e full) GetBatch(ctx context.Context, keys []string) []driver.GetResult {
-	results := make([]driver.GetResult, len(keys))
-	e.multi(ctx, e.bound.context(ctx), len(keys), func(i int) rueidis.Completed {
-		return e.client.B().Arbitrary("get").Keys(keys[i]).Build()
-	}, func(i int, m rueidis.RedisMessage, err error) {
-		r := &results[i]
-		if r.Err = err; err == nil && !m.IsNil() {
-			r.Value, r.Err = m.ToString()
-			r.OK = r.Err == nil
-		}
-	})
-	return results
-}
-
 // multi sends n commands together. took gets what became of each; a nil reply is no
 // error. ctx is the caller's context, call the one to send with.
 func (e full) multi(ctx, call context.Context, n int, build func(i int) rueidis.Completed, took func(i int, m rueidis.RedisMessage, err error)) {

@@ -38,7 +38,7 @@
 //	any other                        scripts only          no
 //
 // A wrapper that has all methods of a rueidis.Client, such as those of
-// rueidishook and rueidisotel, is one. A ping works with every client. Wake-ups
+// rueidishook and rueidisotel, is one, and has batches, by DoMulti. A ping works with every client. Wake-ups
 // need the method Receive, and a goroutine for each key that is waited for. They
 // go over the connections that the client has anyway; with RESP2 it keeps one
 // more to each primary for them. A near tier takes a dedicated connection to each

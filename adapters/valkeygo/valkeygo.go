@@ -37,7 +37,7 @@
 //	any other                        scripts only          no
 //
 // A wrapper that has all methods of a valkey.Client, such as those of
-// valkeyhook and valkeyotel, is one. A ping works with every client. Wake-ups
+// valkeyhook and valkeyotel, is one, and has batches, by DoMulti. A ping works with every client. Wake-ups
 // need the method Receive, and a goroutine for each key that is waited for. They
 // go over the connections that the client has anyway; with RESP2 it keeps one
 // more to each primary for them. A near tier takes a dedicated connection to each

@@ -176,6 +176,16 @@ func TestABatchOnAServerThatHangsCostsOneCallTimeout(t *testing.T) {
 	})
 }
 
+// raise sets most to n if that is more.
+func raise(most *atomic.Int32, n int32) {
+	for {
+		m := most.Load()
+		if n <= m || most.CompareAndSwap(m, n) {
+			return
+		}
+	}
+}
+
 // alone is a driver without batches.
 type alone struct{ running, most, calls atomic.Int32 }
 
@@ -184,8 +194,7 @@ func (d *alone) Bound(time.Duration) driver.Evaler { return d }
 func (d *alone) Eval(context.Context, *driver.Script, []string, []string) (driver.Reply, error) {
 	n := d.running.Add(1)
 	defer d.running.Add(-1)
-	for most := d.most.Load(); n > most && !d.most.CompareAndSwap(most, n); most = d.most.Load() {
-	}
+	raise(&d.most, n)
 	d.calls.Add(1)
 	time.Sleep(time.Millisecond)
 	return driver.Int(1), nil

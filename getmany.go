@@ -285,7 +285,8 @@ func (r *manyRead[V]) start(kind flightKind, ws []*waiter[V]) {
 	g := &group[V]{c: c, ctx: context.WithoutCancel(r.ctx), load: r.load, wake: make(chan struct{}, 1)}
 	deadline := time.Now().Add(c.opts.WaitBound)
 	for _, w := range ws {
-		w.ctx, w.deadline, w.load = r.ctx, deadline, r.load.loaderOf(w.key)
+		w.ctx = r.ctx //nolint:fatcontext // each has it, and none is derived from another
+		w.deadline, w.load = deadline, r.load.loaderOf(w.key)
 		switch f, isNew := c.arrive(c.shardOf(w.key), kind, w, g.wake); {
 		case f == nil:
 			r.fail(w.key, ErrClosed)

@@ -201,7 +201,7 @@ func (l *load[V]) finished() bool {
 // loaded turns what the loader did into an outcome, and counts it.
 func (f *flight[V]) loaded(l *load[V]) outcome[V] {
 	stats := &f.c.stats
-	if l.counted && !(l.finished() && errors.Is(l.err, ErrNotLoaded)) {
+	if l.counted && (!l.finished() || !errors.Is(l.err, ErrNotLoaded)) {
 		stats = &counters{}
 	}
 	switch {

@@ -24,7 +24,7 @@ func TestWhatIsDecidedForOneKeyComesBeforeWhatIsForAll(t *testing.T) {
 			t.Errorf("%s: do not store %v, TTL %v, %v", test.key, not, ttl, set)
 		}
 	}
-	if l.For("b") != l.For("b") {
+	if b := l.For("b"); b != l.For("b") {
 		t.Error("For returns another Load each time")
 	}
 }
@@ -64,7 +64,7 @@ func TestWhatABatchSaysOfAKey(t *testing.T) {
 		if v != test.value || !errors.Is(err, test.want) || test.want == nil && err != nil {
 			t.Errorf("%s, with %v: %q, %v; want %q, %v", test.key, test.err, v, err, test.value, test.want)
 		}
-		if test.want != ErrNotFound && errors.Is(err, ErrNotFound) {
+		if !errors.Is(test.want, ErrNotFound) && errors.Is(err, ErrNotFound) {
 			t.Errorf("%s, with %v: %v is ErrNotFound, and would be cached", test.key, test.err, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestABatchErrorNamesItsKeysAndWrapsTheirErrors(t *testing.T) {
 	if !errors.Is(err, io.EOF) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrNotFound) {
 		t.Errorf("it does not wrap the errors of its keys: %v", err)
 	}
-	if got := e.Unwrap(); len(got) != 1000 || got[7] != io.ErrUnexpectedEOF {
+	if got := e.Unwrap(); len(got) != 1000 || !errors.Is(got[7], io.ErrUnexpectedEOF) {
 		t.Errorf("Unwrap returns %d errors", len(got))
 	}
 	if text := (&BatchError{}).Error(); text == "" {

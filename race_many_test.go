@@ -39,10 +39,8 @@ func (s *source) loadMany(process int) BatchLoader[string] {
 				return nil, err
 			}
 			r := &s.rows[i]
-			n := r.loading[process].Add(1)
+			raise(&r.most, r.loading[process].Add(1))
 			defer r.loading[process].Add(-1)
-			for most := r.most.Load(); n > most && !r.most.CompareAndSwap(most, n); most = r.most.Load() {
-			}
 			version := r.committed.Load()
 			dawdle()
 			values[key] = strconv.FormatInt(version, 10)

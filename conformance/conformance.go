@@ -289,8 +289,13 @@ func checkDeclaration(t *testing.T, h Harness) {
 		has  bool
 		why  string
 	}{
-		{"Get", get, h.Lacks.Get}, {"Bound", bound, h.Lacks.Bound}, {"Ping", ping, h.Lacks.Ping}, {"Wake", canWake(d), h.Lacks.Wake},
-		{"Batch", batch, h.Lacks.Batch}, {"BatchGet", batchGet, h.Lacks.BatchGet}, {"Near", canTrack(e.ctx, d), h.Lacks.Near},
+		{"Get", get, h.Lacks.Get},
+		{"Bound", bound, h.Lacks.Bound},
+		{"Ping", ping, h.Lacks.Ping},
+		{"Wake", canWake(d), h.Lacks.Wake},
+		{"Batch", batch, h.Lacks.Batch},
+		{"BatchGet", batchGet, h.Lacks.BatchGet},
+		{"Near", canTrack(e.ctx, d), h.Lacks.Near},
 	} {
 		if a.has && a.why != "" {
 			t.Fatalf("conformance: Lacks.%s is %q, but the driver has the ability: leave it empty", a.name, a.why)

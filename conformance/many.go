@@ -265,18 +265,16 @@ var manyCases = []testCase{
 		run: func(e *env) {
 			c := e.cache(repeatOptions)
 			e.goGetMany(e.ctx, c, []string{"cached"}, (&batchLoader{tag: "v"}).load).want(e, all([]string{"cached"}, "v"))
-			boom := errors.New("boom")
-			for _, fail := range []error{boom, fmt.Errorf("row 7: %w", leasecache.ErrNotFound)} {
+			for fail, want := range map[error]error{
+				errBoom: errBoom,
+				fmt.Errorf("row 7: %w", leasecache.ErrNotFound): leasecache.ErrNotLoaded,
+			} {
 				r := e.goGetMany(e.ctx, c, []string{"a", "cached", "b"}, func(context.Context, []string) (map[string]string, error) {
 					return map[string]string{"a": "v a"}, fail
 				})
-				want := boom
-				if fail != boom {
-					want = leasecache.ErrNotLoaded
-				}
 				r.wantErrors(e, map[string]error{"a": want, "b": want})
 				r.wantValues(e, all([]string{"cached"}, "v"))
-				if fail != boom && errors.Is(r.err, leasecache.ErrNotFound) {
+				if errors.Is(r.err, leasecache.ErrNotFound) {
 					e.Errorf("the error is %v; want none that is ErrNotFound", r.err)
 				}
 				for _, key := range []string{"a", "b"} {
@@ -645,8 +643,10 @@ var manyCases = []testCase{
 			panicked := make(chan any, 1)
 			go func() {
 				defer func() { panicked <- recover() }()
-				c.GetMany(e.ctx, []string{"a", "b"}, func(ctx context.Context, keys []string) (map[string]string, error) {
-					l.load(ctx, keys)
+				_, _ = c.GetMany(e.ctx, []string{"a", "b"}, func(ctx context.Context, keys []string) (map[string]string, error) {
+					if _, err := l.load(ctx, keys); err != nil {
+						return nil, err
+					}
 					panic("boom")
 				})
 			}()

@@ -102,10 +102,10 @@ func (c *Cache[V]) landed(s *shard[V], key string, h *hotKey, outage error) {
 // because ctx ended. The client's timer may run ahead of ctx's by a moment.
 func outage(ctx context.Context, err error) error {
 	deadline, ok := ctx.Deadline()
-	if err == nil || !isUnavailable(err) || ctx.Err() != nil || ok && time.Until(deadline) <= time.Millisecond {
-		return nil
+	if err != nil && isUnavailable(err) && ctx.Err() == nil && (!ok || time.Until(deadline) > time.Millisecond) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // send runs a read that others have joined.

@@ -141,7 +141,6 @@ var backoffCases = []testCase{
 				e.do("SET", e.lease("k"), mark, "PX", "60000")
 				want(protocol.ReadOptions{}, state, text)
 				want(protocol.ReadOptions{Stale: true}, state, text)
-				want(protocol.ReadOptions{Refresh: true}, state, text)
 				for _, stale := range []bool{false, true} {
 					if r := e.readOrLease(d, "k", "", protocol.ReadOptions{Stale: stale}); r.State != protocol.StateMiss {
 						e.Errorf("%q: a read without a token returned %+v; want a miss", mark, r)
@@ -155,19 +154,22 @@ var backoffCases = []testCase{
 					e.Errorf("%q: a read of a key with a value returned %+v; want the value", mark, r)
 				}
 				e.do("DEL", e.value("k"))
-				token := protocol.NewToken()
-				r := e.readOrLease(d, "k", token, protocol.ReadOptions{OverMark: true})
-				if r.State != protocol.StateLeased || e.do("GET", e.lease("k")).Str != string(r.Lease) {
-					e.Errorf("%q: a read that goes ahead returned %+v; want the lease", mark, r)
+				for _, ahead := range []protocol.ReadOptions{{OverMark: true}, {Refresh: true}} {
+					e.do("SET", e.lease("k"), mark, "PX", "60000")
+					token := protocol.NewToken()
+					r := e.readOrLease(d, "k", token, ahead)
+					if r.State != protocol.StateLeased || e.do("GET", e.lease("k")).Str != string(r.Lease) {
+						e.Errorf("%q: a read that goes ahead (%+v) returned %+v; want the lease", mark, ahead, r)
+					}
+					if again := e.readOrLease(d, "k", token, ahead); again != r {
+						e.Errorf("%q: sent again (%+v), it returned %+v; want %+v", mark, ahead, again, r)
+					}
+					if r := e.readOrLease(d, "k", protocol.NewToken(), ahead); r.State != protocol.StateWait {
+						e.Errorf("%q: a read that goes ahead (%+v) took another's lease: %+v", mark, ahead, r)
+					}
+					e.wantFill(d, "k", r.Lease, "v", protocol.Accepted)
+					e.do("DEL", e.value("k"))
 				}
-				if again := e.readOrLease(d, "k", token, protocol.ReadOptions{OverMark: true}); again != r {
-					e.Errorf("%q: sent again, it returned %+v; want %+v", mark, again, r)
-				}
-				if r := e.readOrLease(d, "k", protocol.NewToken(), protocol.ReadOptions{OverMark: true}); r.State != protocol.StateWait {
-					e.Errorf("%q: a read that goes ahead took another's lease: %+v", mark, r)
-				}
-				e.wantFill(d, "k", r.Lease, "v", protocol.Accepted)
-				e.do("DEL", e.value("k"))
 			}
 		},
 	},

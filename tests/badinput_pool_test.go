@@ -13,6 +13,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/adapters/glide"
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/adapters/redigo"
 	"github.com/leasecache/leasecache/adapters/rueidis"
@@ -23,7 +24,7 @@ import (
 const poolReaders = 500
 
 // smallPool is a client with two connections. rueidis and valkey-go have a pool only
-// when told not to share connections.
+// when told not to share connections. glide has no pool, but one connection for all.
 type smallPool struct {
 	name string
 	open func(t testing.TB, addr string) (driver.Evaler, func(context.Context) error) // and a ping by the client itself
@@ -62,6 +63,17 @@ var smallPools = []smallPool{
 		}
 		t.Cleanup(c.Close)
 		return valkeygo.New(c), func(ctx context.Context) error { return c.Do(ctx, c.B().Ping().Build()).Error() }
+	}},
+	{name: "glide", open: func(t testing.TB, addr string) (driver.Evaler, func(context.Context) error) {
+		c, err := dialGlide(target{topology: standalone, addrs: []string{addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return glide.New(c), func(ctx context.Context) error {
+			_, err := c.Ping(ctx)
+			return err
+		}
 	}},
 }
 

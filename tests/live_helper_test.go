@@ -32,12 +32,16 @@ import (
 
 // A liveClient opens clients for one adapter, as a service would configure
 // them. Every call is another process. A nil function is a topology for which
-// the client does not exist.
+// the client does not exist, and cannot says why.
 type liveClient struct {
 	name     string
 	single   func(t testing.TB, addr string) driver.Evaler
 	cluster  func(t testing.TB, addrs []string) driver.Evaler
 	sentinel func(t testing.TB, s *servertest.Sentinel) driver.Evaler
+	cannot   map[string]string
+	// callTimeout of the caches, for traffic that leaves it to the clients: for one
+	// whose calls take all of it when there is no connection.
+	callTimeout time.Duration
 }
 
 var liveClients = []liveClient{
@@ -79,7 +83,49 @@ var liveClients = []liveClient{
 			}))
 		},
 	},
-	{name: "redigo", single: toOne(openRedigo)}, // it knows neither clusters nor sentinels
+	{
+		name: "redigo", single: toOne(openRedigo),
+		cannot: map[string]string{cluster: "redigo follows no redirections", sentinel: "redigo does not ask sentinels by itself"},
+	},
+	{
+		name: "glide",
+		// By DSN, for the delays before it connects again: its own are of seconds.
+		single: func(t testing.TB, addr string) driver.Evaler {
+			e, err := driver.Open("glide", "redis://"+addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { e.(driver.Closer).Close() })
+			return e
+		},
+		cluster: func(t testing.TB, addrs []string) driver.Evaler {
+			return openGlide(t, target{topology: cluster, protocol: 3, addrs: addrs})
+		},
+		cannot: map[string]string{sentinel: "glide does not ask sentinels"},
+		// glide does not say that it has no connection: it tries until the time of the
+		// call is over. With patience for that, no test could wait for a failure.
+		callTimeout: patience / 3,
+	},
+}
+
+func TestEveryClientIsLiveOrSaysWhyNot(t *testing.T) {
+	for _, c := range clients {
+		i := slices.IndexFunc(liveClients, func(l liveClient) bool { return l.name == c.name })
+		if i < 0 {
+			t.Errorf("%s is in the matrix, and not among the live clients", c.name)
+			continue
+		}
+		l := liveClients[i]
+		for topology, has := range map[string]bool{standalone: l.single != nil, cluster: l.cluster != nil, sentinel: l.sentinel != nil} {
+			why := l.cannot[topology]
+			if has == (why != "") {
+				t.Errorf("%s has a live client for %s: %v; it cannot, because %q", c.name, topology, has, why)
+			}
+			if has && c.cannot[topology] != "" {
+				t.Errorf("%s is live on %s, and the matrix says that it cannot be: %s", c.name, topology, c.cannot[topology])
+			}
+		}
+	}
 }
 
 // toOne opens clients of one server, with the newest protocol that they have.
@@ -241,6 +287,7 @@ func startFleet(t *testing.T, o trafficOptions, open func(liveClient) driver.Eva
 		if first := open(l); first != nil {
 			o := o
 			o.prefix += l.name + ":"
+			o.callTimeout = cmp.Or(o.callTimeout, l.callTimeout)
 			f[l.name] = startTraffic(t, func() (e driver.Evaler) {
 				if e, first = first, nil; e == nil {
 					e = open(l)

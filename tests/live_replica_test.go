@@ -10,9 +10,12 @@ import (
 	"time"
 
 	rueidisclient "github.com/redis/rueidis"
+	glideclient "github.com/valkey-io/valkey-glide/go/v2"
+	"github.com/valkey-io/valkey-glide/go/v2/config"
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/adapters/glide"
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/adapters/rueidis"
 	"github.com/leasecache/leasecache/adapters/valkeygo"
@@ -142,7 +145,23 @@ func TestClientsThatReadFromReplicas(t *testing.T) {
 				return goredis.New(c), func(key string) error { return ignoreNil(c.Get(t.Context(), key).Err(), redis.Nil) }
 			}}
 		}
+		overGlide := reader{"glide PreferReplica", func(t *testing.T) (driver.Evaler, func(string) error) {
+			o := config.NewClusterClientConfiguration().WithRequestTimeout(patience).WithReadFrom(config.PreferReplica)
+			for _, a := range glideNodes(t, addrs) {
+				o.WithAddress(&a)
+			}
+			c, err := glideclient.NewClusterClient(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return glide.New(c), func(key string) error {
+				_, err := c.Get(t.Context(), key)
+				return err
+			}
+		}}
 		check(t, []reader{
+			overGlide,
 			overGoredis("ReadOnly", redis.ClusterOptions{ReadOnly: true}),
 			// With a tolerance that takes all for near, or it might choose the primary alone.
 			overGoredis("RouteByLatency", redis.ClusterOptions{RouteByLatency: true, RouteByLatencyTolerance: time.Hour}),
@@ -168,6 +187,22 @@ func TestClientsThatReadFromReplicas(t *testing.T) {
 				!slices.ContainsFunc(replicas, func(r map[string]string) bool { return r["master-link-status"] != "ok" || r["flags"] != "slave" })
 		})
 		check(t, []reader{
+			// glide does not ask sentinels, but knows replicas that it is told of.
+			{"glide PreferReplica", func(t *testing.T) (driver.Evaler, func(string) error) {
+				o := config.NewClientConfiguration().WithRequestTimeout(patience).WithReadFrom(config.PreferReplica)
+				for _, a := range glideNodes(t, []string{s.Primary.Addr, s.Replicas[0].Addr}) {
+					o.WithAddress(&a)
+				}
+				c, err := glideclient.NewClient(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(c.Close)
+				return glide.New(c), func(key string) error {
+					_, err := c.Get(t.Context(), key)
+					return err
+				}
+			}},
 			// Not goredis: redis.NewFailoverClusterClient, the only one that would,
 			// leaves its subscription to the sentinel behind when it is closed.
 			viaRueidis("SendToReplicas", rueidisclient.ClientOption{InitAddress: addrs, Sentinel: rueidisclient.SentinelOption{MasterSet: s.PrimaryName}, SendToReplicas: rueidisReads}),
@@ -183,6 +218,15 @@ func TestClientsThatReadFromReplicas(t *testing.T) {
 			}),
 		}, s.Replicas...)
 	})
+}
+
+func glideNodes(t *testing.T, addrs []string) []config.NodeAddress {
+	t.Helper()
+	nodes, err := glideAddrs(target{addrs: addrs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes
 }
 
 func ignoreNil(err, none error) error {

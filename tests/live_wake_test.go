@@ -19,6 +19,21 @@ type ear struct {
 	heard map[string]int // by channel
 }
 
+// listenAll subscribes every client that open returns one for, and that has
+// wake-ups. The matrix has the reason of those that have none.
+func listenAll(t *testing.T, channels []string, open func(liveClient) driver.Evaler) (ears []*ear) {
+	t.Helper()
+	for _, l := range liveClients {
+		i := slices.IndexFunc(clients, func(c client) bool { return c.name == l.name })
+		if why := clients[i].lacks.Wake; why != "" {
+			t.Logf("%s hears nothing: %s", l.name, why)
+		} else if d := open(l); d != nil {
+			ears = append(ears, listen(t, l.name, d, channels))
+		}
+	}
+	return ears
+}
+
 // listen subscribes a client to all channels.
 func listen(t *testing.T, name string, d driver.Evaler, channels []string) *ear {
 	t.Helper()
@@ -90,16 +105,16 @@ func TestWakeUpsFollowTheTopology(t *testing.T) {
 			cluster := servertest.StartCluster(t, servertest.Named(t, name), 3, 1, servertest.Args("--cluster-node-timeout", "1000"))
 			admin := clusterClient(t, cluster.Addrs())
 			publish := toAny(t, cluster.Nodes)
-			var ears []*ear
 			var channels []string
 			for i := range 12 { // on all primaries
 				channels = append(channels, fmt.Sprintf("wake:w:{%d}", i))
 			}
-			for _, l := range liveClients {
-				if l.cluster != nil {
-					ears = append(ears, listen(t, l.name, l.cluster(t, cluster.Addrs()), channels))
+			ears := listenAll(t, channels, func(l liveClient) driver.Evaler {
+				if l.cluster == nil {
+					return nil
 				}
-			}
+				return l.cluster(t, cluster.Addrs())
+			})
 			hear(t, "at first", ears, channels, publish)
 
 			slot, err := admin.ClusterKeySlot(t.Context(), channels[0]).Result()
@@ -122,13 +137,13 @@ func TestWakeUpsFollowTheTopology(t *testing.T) {
 			t.Parallel()
 			s := servertest.StartSentinel(t, servertest.Named(t, name))
 			publish := toAny(t, append([]*servertest.Server{s.Primary}, s.Replicas...))
-			var ears []*ear
 			channels := []string{"wake:w:{1}", "wake:w:{2}"}
-			for _, l := range liveClients {
-				if l.sentinel != nil {
-					ears = append(ears, listen(t, l.name, l.sentinel(t, s), channels))
+			ears := listenAll(t, channels, func(l liveClient) driver.Evaler {
+				if l.sentinel == nil {
+					return nil
 				}
-			}
+				return l.sentinel(t, s)
+			})
 			hear(t, "at first", ears, channels, publish)
 			s.Primary.Kill()
 			publish = toAny(t, s.Replicas)

@@ -193,13 +193,26 @@ var scriptCases = []testCase{
 	},
 	{
 		name: "FillWithoutTheCheckRegresses",
-		rule: "The negative control of the first seed: an unconditional write at the same moment replaces the newer value, so the case above reaches the dangerous interleaving.",
+		rule: "The negative control: where the fill script must reject an old value, the same script without its comparison of the lease replaces the newer one, so the case above reaches the dangerous interleaving.",
 		run: func(e *env) {
+			const check = "if redis.call('GET', KEYS[2]) == ARGV[1] then"
+			source := protocol.Fill.Source()
+			if n := strings.Count(source, check); n != 1 {
+				e.Fatalf("%q stands %d times in the fill script; want once", check, n)
+			}
+			unchecked := driver.NewScript("fill without the check", strings.Replace(source, check, "if true then", 1))
 			d := e.driver()
-			e.acquire(d, "k")
-			e.do("DEL", e.lease("k"))
+			old := e.acquire(d, "k")
+			e.do("DEL", e.lease("k")) // as when it expires
 			e.wantFill(d, "k", e.acquire(d, "k"), "current", protocol.Accepted)
-			e.do("SET", e.value("k"), "old")
+
+			call := protocol.FillCall(e.keys("k"), old, "old", time.Minute)
+			e.wantFill(d, "k", old, "old", protocol.Rejected)
+			e.wantStored("k", "current")
+			call.Script = unchecked
+			if did, _, err := protocol.ParseFill(e.call(d, call)); did != protocol.Accepted || err != nil {
+				e.Errorf("without the check the fill returned outcome %d, %v; want accepted", did, err)
+			}
 			e.wantStored("k", "old")
 		},
 	},

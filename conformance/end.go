@@ -211,6 +211,25 @@ var endCases = []testCase{
 				e.Errorf("%d loads ran that nobody waited for", n)
 			}
 			e.wantNotStored("k")
+
+			// With more time, the caller is in the middle of the call itself.
+			held = p.On(e.isRead("k2"), 1, HoldReply)
+			ctx, cancel = context.WithCancel(e.ctx)
+			r = e.goReadContext(ctx, c, "k2", loaderOf("wrong", &none))
+			await(e, "read or lease is executed", held.Caught())
+			cancel()
+			if _, err := held.Release(e.ctx); err != nil {
+				e.Fatal(err)
+			}
+			await(e, "the caller leaves", r.done)
+			if !errors.Is(r.err, context.Canceled) {
+				e.Errorf("Read returned %v; want context.Canceled", r.err)
+			}
+			e.leaseGone("k2")
+			if n := c.Stats().Loads; n > 0 || none.count() > 0 {
+				e.Errorf("%d loads ran that nobody waited for", n)
+			}
+			e.wantNotStored("k2")
 		},
 	},
 	{
@@ -342,6 +361,31 @@ var endCases = []testCase{
 		},
 	},
 	{
+		name: "G9DeadlineDuringTheFillOfALongLoad", cache: true,
+		rule: "A caller who had time for a call when its load began, and has none left for the fill, must leave at its deadline.",
+		run: func(e *env) {
+			p := e.proxy()
+			const call = 2 * time.Second
+			c := e.cacheOn(e.store(e.warm(e.driverOn(p), "k"), call), cacheOptions)
+			p.On(isFill, -1, Hang)
+			ctx, cancel := context.WithTimeout(e.ctx, call+call/2)
+			defer cancel()
+			deadline, _ := ctx.Deadline()
+			r := e.goReadContext(ctx, c, "k", func(ctx context.Context) (string, error) {
+				t := time.NewTimer(time.Until(deadline) - call/2)
+				defer t.Stop()
+				<-t.C
+				return "v", nil
+			})
+			await(e, "the read ends", r.done)
+			if n := c.Stats().Errors[leasecache.ErrorFill]; n > 0 || !errors.Is(r.err, context.DeadlineExceeded) {
+				e.Errorf("Read returned %v, and %d fills had failed; want context.DeadlineExceeded, while the fill is on the wire", r.err, n)
+			}
+			e.eventually("the fill has failed", func() bool { return c.Stats().Errors[leasecache.ErrorFill] == 1 })
+			e.wantNotStored("k")
+		},
+	},
+	{
 		name: "CloseWaitsForLoads", cache: true,
 		rule: "Close must wait for the loads that run, so that they are cached, refuse new reads, and end those that wait for another process.",
 		run: func(e *env) {
@@ -352,6 +396,11 @@ var endCases = []testCase{
 			g := newGate()
 			loading := e.goRead(c, "k", g.loader("v"))
 			await(e, "the load begins", g.began)
+			fails := newGate()
+			failed := e.goRead(c, "fails", fails.loaderOf(failing(errBoom)))
+			await(e, "the load that fails begins", fails.began)
+			late := e.goRead(c, "fails", loaderOf("wrong", nil))
+			e.misses(c, 4)
 			closed := make(chan error, 1)
 			go func() { closed <- c.Close(e.ctx) }()
 			await(e, "the read that waits ends", waiting.done)
@@ -368,6 +417,12 @@ var endCases = []testCase{
 			case err := <-closed:
 				e.Errorf("Close returned %v while a load runs", err)
 			default:
+			}
+			fails.open()
+			await(e, "the read whose load fails ends", failed.done)
+			await(e, "the read that came too late for that load ends", late.done)
+			if !errors.Is(failed.err, errBoom) || !errors.Is(late.err, leasecache.ErrClosed) {
+				e.Errorf("the reads of a load that failed got %v and %v; want its error, and ErrClosed", failed.err, late.err)
 			}
 			g.open()
 			if err := await(e, "Close returns", closed); err != nil {

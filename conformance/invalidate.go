@@ -61,6 +61,9 @@ var invalidateCases = []testCase{
 			if !errors.Is(err, leasecache.ErrUnavailable) {
 				e.Errorf("Invalidate returned %v; want ErrUnavailable", err)
 			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				e.Errorf("Invalidate returned %v; want the context's error too", err)
+			}
 			e.wantStored("a", "v")
 		},
 	},

@@ -355,6 +355,8 @@ var joinCases = []testCase{
 			await(e, "the first load begins", gates[0].began)
 			late := e.goRead(here, "k", load) // too late for the first
 			e.misses(here, 2)
+			beside := e.goRead(here, "k", load)
+			e.misses(here, 3)
 			e.mustInvalidate(there, "k")
 			gates[0].open()
 			await(e, "the second load begins", gates[1].began)
@@ -362,6 +364,7 @@ var joinCases = []testCase{
 			e.mustInvalidate(there, "k") // the second cannot be cached either
 			gates[1].open()
 			late.want(e, "second", leasecache.Loaded, leasecache.LeaseLost)
+			beside.want(e, "second", leasecache.Joined, leasecache.LeaseLost)
 			e.wantNotStored("k")
 		},
 	},

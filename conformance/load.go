@@ -136,6 +136,14 @@ var loadCases = []testCase{
 			if s := c.Stats(); s.Waits != 1 || s.UnleasedLoads != 0 {
 				e.Errorf("Stats: %d waits, %d unleased loads; want one wait, and a load under a lease", s.Waits, s.UnleasedLoads)
 			}
+
+			// Also one who polls rarely, or is woken, looks when the lease runs out.
+			o := cacheOptions
+			o.PollInterval = time.Hour
+			c = e.cache(o)
+			e.do("SET", e.lease("k2"), "crashed", "PX", "1000")
+			e.goRead(c, "k2", loaderOf("v", nil)).want(e, "v", leasecache.Loaded, "")
+			e.wantStored("k2", "v")
 		},
 	},
 	{
@@ -174,6 +182,23 @@ var loadCases = []testCase{
 			if s := c.Stats(); s.WaitTimeouts == 0 || s.UnleasedLoads != uint64(g.count()) {
 				e.Errorf("Stats: %d wait timeouts, %d unleased loads; want some, and %d", s.WaitTimeouts, s.UnleasedLoads, g.count())
 			}
+		},
+	},
+	{
+		name: "G2WaitBoundEndsNoLoad", cache: true,
+		rule: "WaitBound must not end the wait of the read whose loader runs: its load is cached, while those who joined it load without a lease.",
+		run: func(e *env) {
+			o := cacheOptions
+			o.WaitBound = 100 * time.Millisecond
+			c := e.cache(o)
+			g := newGate()
+			leader := e.goRead(c, "k", g.loader("v"))
+			await(e, "the load begins", g.began)
+			e.goRead(c, "k", loaderOf("unleased", nil)).want(e, "unleased", leasecache.Loaded, leasecache.WaitedTooLong)
+			e.wantNotStored("k")
+			g.open()
+			leader.want(e, "v", leasecache.Loaded, "")
+			e.wantStored("k", "v")
 		},
 	},
 	{
@@ -363,6 +388,24 @@ var loadCases = []testCase{
 				e.Errorf("Refresh returned %+v, %v; want the value, uncached", res, err)
 			}
 			e.wantNotStored("k")
+		},
+	},
+	{
+		name: "RefreshIsNotServedStale", cache: true,
+		rule: "Refresh must load after it was called: it takes no stale copy, also while another process loads.",
+		run: func(e *env) {
+			c := e.cache(staleOptions)
+			e.do("SET", e.stale("k"), "old", "PX", "60000")
+			e.do("SET", e.lease("k"), "another's", "PX", "600000")
+			r := &read{done: make(chan struct{})}
+			go func() {
+				defer close(r.done)
+				r.res, r.err = c.Refresh(e.ctx, "k", loaderOf("new", nil))
+			}()
+			e.eventually("Refresh waits for the lease", func() bool { return c.Stats().Waits == 1 })
+			e.do("DEL", e.lease("k"))
+			r.want(e, "new", leasecache.Loaded, "")
+			e.wantStored("k", "new")
 		},
 	},
 	{

@@ -2,7 +2,8 @@ package leasecache
 
 import "time"
 
-// LoadEvent is the timeline of one load, for [Options.OnLoad].
+// LoadEvent is the timeline of one load, for [Options.OnLoad]. A load of several
+// keys has one for each.
 type LoadEvent struct {
 	// Key is the key that was loaded.
 	Key string

@@ -23,14 +23,13 @@ func TestConformance(t *testing.T) {
 			return Evaler{Addr: addr}
 		},
 		Lacks: conformance.Lacks{
-			Get:   "this client has scripts only, so a hit is a script",
-			Bound: "calls end with their context, and package leasecache bounds that, with a goroutine for each call",
-			Ping:  "this client has scripts only, so a ping is a script",
-			Batch: "this client sends one command at a time, so the calls of a batch are a few at a time",
-			Wake:  "this client has no connections for messages, so reads that wait poll",
-			Near:  "this client has no connections for messages, so there is no near tier",
-
+			Get:      "this client has scripts only, so a hit is a script",
+			Bound:    "calls end with their context, and package leasecache bounds that, with a goroutine for each call",
+			Ping:     "this client has scripts only, so a ping is a script",
+			Batch:    "this client sends one command at a time, so the calls of a batch are a few at a time",
 			BatchGet: "this client has scripts only, so the hits of a batch are scripts",
+			Wake:     "this client has no connections for messages, so reads that wait poll",
+			Near:     "this client has no connections for messages, so there is no near tier",
 		},
 	})
 }

@@ -232,14 +232,15 @@ var catalogue = []mutant{
 	{"batch: any number of loads of a key", "G2", "group.go", "m.reserved = place && f.slot()", "if m.reserved = place; !f.slot() {\n\t\tf.shard.entries[f.key].loads++\n\t}", "G2ManyProcessRunsTwoLoadsOfAKeyAtMost"},
 	{"batch: MaxLoads is no limit", "G2", "group.go", "\tplace := c.place(p.place)\n", "\tplace := true\n", "G2ManyIsOneLoad"},
 	{"batch: MaxUnleasedLoads is no limit", "G2", "group.go", "\tplaced := c.admit()\n", "\tplaced := true\n", "G2ManyWhileTheServerIsDown"},
-	{"batch: a key that was not returned is not found", "G1", "loadmany.go", "return v, fmt.Errorf(\"%w: %s\", ErrNotLoaded, protocol.Quote(key))", "return v, ErrNotFound", "ManyKeysThatTheLoaderDoesNotReturn"},
-	{"batch: ErrNotFound is that of every key", "G1", "loadmany.go", "if errors.Is(b.err, ErrNotFound) {", "if false {", "ManyKeysOfALoaderThatFails"},
+	{"batch: a key that was not returned is not found", "G1", "loadmany.go", "return v, fmt.Errorf(\"%w: %s\", ErrNotLoaded, protocol.Quote(key))", "return v, fmt.Errorf(\"%w: %s\", ErrNotFound, protocol.Quote(key))", "ManyKeysThatTheLoaderDoesNotReturn"},
+	{"batch: ErrNotFound is that of every key", "G1", "loadmany.go", "if errors.Is(b.err, ErrNotFound) {", "if errors.Is(nil, ErrNotFound) {", "ManyKeysOfALoaderThatFails"},
 	{"batch: what is decided for one holds for none", "reading", "loadmany.go", "\tif one != nil {\n\t\town, t,", "\tif false {\n\t\town, t,", "ManyDecisionsOfALoader"},
 	{"batch: no release without a fill", "G8", "group.go", "\t\tc.releaseMany(over)\n\t\tfor _, e := range none {", "\t\tfor _, e := range none {", "ManyKeysOfALoaderThatFails"},
+	{"batch: failures leave no mark", "backoff", "group.go", "m.held(m.lease, m.f.mark(e.o))", "m.held(m.lease, protocol.NoMark)", "ManyKeysWhoseHolderFails"},
 	{"batch: no release of an unknown acquisition", "G8", "group.go", "if lease := unknownLease(m.token, err); lease != \"\" {", "if lease := unknownLease(m.token, err); lease == \"none\" {", "G8ManyUnknownAcquisitionsAreReleased"},
 	{"batch: a panic stays where it is", "G8", "group.go", "l.cut, l.panicked, l.goexit = all.cut, all.panicked, all.goexit", "l.cut = all.cut", "G8ManyPanicInALoader"},
 	{"batch: a caller waits for its result", "G9", "getmany.go", "ended := r.ctx.Done()", "ended := context.Background().Done()", "G9ManyCallerLeavesAtOnce"},
-	{"batch: one that breaks the connection takes the others along", "G7", "batch.go", "\t\tif n < maxAttempts-1 {\n\t\t\tsize = (len(rest) + batchParts - 1) / batchParts\n\t\t}", "\t\tsize = len(rest)", "G7OneKeyFails"},
+	{"batch: one that breaks the connection breaks all", "G7", "batch.go", "\t\tif n < maxAttempts-1 {\n\t\t\tsize = (len(rest) + batchParts - 1) / batchParts\n\t\t}", "\t\tsize = len(rest)", "G7OneKeyFails"},
 
 	// The core: what is kept in the process.
 	{"near: an own fill is kept", "G4", "fill.go", "\to.ttl = ttl\n", "\to.ttl = ttl\n\tc.near.begin(f.key).end(protocol.ReadReply{State: protocol.StateValue, Value: p.stored, TTL: ttl}, err, o.sent)\n", "G4NearKeepsWhatTheServerReturned"},

@@ -49,7 +49,7 @@ bench-quick: ## The same with fewer runs, in under five minutes, without plots.
 
 .PHONY: scale
 scale: ## Simulate 10 to 10,000 processes on one key, and check 10 and 20 against real ones: see docs/scale.md.
-	@cd tests && GOWORK=off go test -count=1 -v -timeout=20m -run="^(TestScale|TestProcesses)$$" ./scale -args -processes=10,100,1000,10000
+	@cd tests && GOWORK=off go test -count=1 -v -timeout=20m -run="^(TestScale|TestProcesses)$$" ./scale -args -processes=10,100,1000,10000 -real=10,20 -margin=2
 
 .PHONY: mutants
 mutants: ## Run the conformance suite on broken drivers; the case of the broken rule must fail each.

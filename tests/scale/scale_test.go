@@ -34,6 +34,19 @@ var measured = costs{
 
 var processesFlag = flag.String("processes", "10,100", "the numbers of processes to simulate")
 
+// numbers returns those of a list with commas.
+func numbers(t *testing.T, list string) (all []int) {
+	t.Helper()
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
 // row is a line of the table.
 type row struct {
 	scenario  scenario
@@ -58,11 +71,7 @@ func TestScale(t *testing.T) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "scenario\tprocesses\tmode\treads\tfailed\tloads\tcommands\tslowest read, ms\tserver busy, %\t")
 	for _, sc := range scenarios {
-		for number := range strings.SplitSeq(*processesFlag, ",") {
-			n, err := strconv.Atoi(number)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, n := range numbers(t, *processesFlag) {
 			var polling row
 			for _, woken := range []bool{false, true} {
 				r := simulate(t, sc, n, woken)

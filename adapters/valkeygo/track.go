@@ -76,6 +76,7 @@ type tracking struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	conns  []valkey.DedicatedClient
+	ended  []<-chan error  // one for each of them
 	ids    map[string]bool // of the primaries of a cluster that are tracked
 }
 
@@ -97,6 +98,14 @@ func (t *tracking) open(ctx context.Context) (err error) {
 			err = fmt.Errorf("valkeygo: the client panicked: %v", p)
 		}
 	}()
+	if err := t.trackAll(ctx); err != nil {
+		return err
+	}
+	t.watchAll()
+	return nil
+}
+
+func (t *tracking) trackAll(ctx context.Context) error {
 	if t.client.Mode() != valkey.ClientModeCluster {
 		return t.track(ctx, t.client)
 	}
@@ -159,11 +168,18 @@ func (t *tracking) track(ctx context.Context, server dedicator) error {
 			return trackError(err)
 		}
 	}
-	t.wg.Go(func() {
-		t.watch(c, ended)
-		t.lost()
-	})
+	t.ended = append(t.ended, ended)
 	return nil
+}
+
+// watchAll begins to watch the connections, when all that is tracked is known.
+func (t *tracking) watchAll() {
+	for i, c := range t.conns {
+		t.wg.Go(func() {
+			t.watch(c, t.ended[i])
+			t.lost()
+		})
+	}
 }
 
 func isThree(m *valkey.ValkeyMessage) bool {

@@ -357,6 +357,32 @@ func TestGetReturnsTheValueOrThatThereIsNone(t *testing.T) {
 	})
 }
 
+// One that does ends the process: see reserveStack.
+func TestAnEmptyStringDoesNotMeetAGrowingStack(t *testing.T) {
+	checkBoth(t, func(t *testing.T, connect adaptertest.Connect) {
+		e, _ := connect(t, answer("$0\r\n\r\n"))
+		g := e.(driver.Getter)
+		var deep func(n int) error
+		deep = func(n int) error {
+			if n > 0 {
+				return deep(n - 1)
+			}
+			value, ok, err := g.Get(t.Context(), "k")
+			if value != "" || !ok {
+				return fmt.Errorf("got %q, %v, %w; want the empty string", value, ok, err)
+			}
+			return err
+		}
+		for n := range 400 {
+			done := make(chan error)
+			go func() { done <- deep(n) }() // with a small stack
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestACommandIsNotSentWhenItsContextIsDone(t *testing.T) {
 	checkBoth(t, adaptertest.CheckDoneContext)
 }

@@ -42,6 +42,13 @@ func (d *together) EvalBatch(ctx context.Context, calls []driver.Call) []driver.
 	return d.do(ctx, calls)
 }
 
+// times returns how often the call of key was sent.
+func (d *together) times(key string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sent[key]
+}
+
 // oks are results without an error.
 func oks(calls []driver.Call) []driver.Result {
 	results := make([]driver.Result, len(calls))
@@ -96,7 +103,7 @@ func TestOnlyTheCallsOfABatchThatFailedAreSentAgain(t *testing.T) {
 		d.do = func(_ context.Context, calls []driver.Call) []driver.Result {
 			results := oks(calls)
 			for i, c := range calls {
-				switch n := d.sent[c.Keys[0]]; {
+				switch n := d.times(c.Keys[0]); {
 				case c.Keys[0] == "3":
 					results[i] = driver.Result{Err: driver.ParseServerError("WRONGTYPE no", nil)}
 				case c.Keys[0] == "4" && n < 2, c.Keys[0] == "5" && n < 3:

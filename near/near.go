@@ -39,7 +39,7 @@ func New(maxBytes int64) leasecache.Near {
 	return kept{otter.Must(&otter.Options[leasecache.NearKey, *leasecache.NearEntry]{
 		MaximumWeight: uint64(maxBytes),
 		Weigher: func(k leasecache.NearKey, e *leasecache.NearEntry) uint32 {
-			return uint32(min(len(k.Key)+e.Size()+overhead, math.MaxUint32)) // a value has at most 512 MiB
+			return uint32(min(uint64(len(k.Key)+e.Size()+overhead), math.MaxUint32)) // a value has at most 512 MiB
 		},
 	})}
 }

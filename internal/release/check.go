@@ -155,7 +155,7 @@ func (c *checker) consume(ctx context.Context, m module) (finding, error) {
 		err = errors.Join(c.writeProgram(u, "core", m), c.writeExample(u))
 	case path.Dir(m.dir) == "adapters":
 		err = c.writeProgram(u, "adapter", m)
-	case m.dir == "servertest", m.dir == "compress":
+	case m.dir == "servertest", m.dir == "compress", m.dir == "near":
 		err = errors.Join(c.writeProgram(u, m.dir, m), c.writeExample(u))
 	case path.Dir(m.dir) == "cmd":
 		f.modules, err = u.checkGraph(ctx, c.r, m, m.path())

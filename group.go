@@ -342,12 +342,13 @@ func (g *group[V]) sleep(d time.Duration, full bool) (place bool) {
 // by one call of the loader.
 func (g *group[V]) overdue() {
 	c := g.c
+	now := time.Now() // one for all, or a bound that passes meanwhile would part them
 	var placed, asked bool
 	var admitted []*member[V]
 	for _, m := range g.members {
 		f := m.f
 		f.shard.mu.Lock()
-		due, n := f.due(nil)
+		due, n := f.due(nil, now)
 		if n == 0 {
 			f.shard.mu.Unlock()
 			continue

@@ -39,7 +39,7 @@ func (f *flight[V]) runUnleased() {
 // already. Over the limit, those whose bound has passed get ErrOverloaded.
 func (f *flight[V]) overdue(leader *waiter[V]) {
 	f.shard.mu.Lock()
-	due, n := f.due(leader)
+	due, n := f.due(leader, time.Now())
 	if n == 0 {
 		f.shard.mu.Unlock()
 		return
@@ -60,10 +60,9 @@ func (f *flight[V]) overdue(leader *waiter[V]) {
 	}()
 }
 
-// due selects the waiters whose bound has passed, other than leader, and returns
-// how many they are. The shard is locked.
-func (f *flight[V]) due(leader *waiter[V]) (ok func(*waiter[V]) bool, n int) {
-	now := time.Now()
+// due selects the waiters whose bound has passed by now, other than leader, and
+// returns how many they are. The shard is locked.
+func (f *flight[V]) due(leader *waiter[V], now time.Time) (ok func(*waiter[V]) bool, n int) {
 	ok = func(w *waiter[V]) bool { return w != leader && !w.deadline.After(now) }
 	for _, w := range f.waiters {
 		if ok(w) {

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,21 +18,16 @@ import (
 	"github.com/leasecache/leasecache/servertest"
 )
 
-var measureFlag = flag.Bool("measure", false, "measure how long a real server takes for each command, and print what measured should hold")
-
-// TestMeasure prints the costs of commands on a real server: the processor time
+// BenchmarkCommands prints the costs of commands on a real server: the processor time
 // that it spends, which is what it cannot spend on others, divided by the number
 // of commands. Each command comes from one of 50 connections, on its own, as it
 // does from processes. So reading it and writing its reply are in it.
-func TestMeasure(t *testing.T) {
-	if !*measureFlag {
-		t.Skip("measures nothing that could fail; go test -run TestMeasure -measure ./scale runs it")
-	}
-	s := servertest.Start(t, servertest.Named(t, "valkey-9"))
-	m := measurement{t: t, client: redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: connections})}
+func BenchmarkCommands(b *testing.B) {
+	s := servertest.Start(b, servertest.Named(b, "valkey-9"))
+	m := measurement{b: b, client: redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: connections})}
 	defer m.client.Close()
 	m.evaler = goredis.New(m.client)
-	t.Log(s.Vendor, s.Version)
+	b.Log(s.Vendor, s.Version)
 
 	keys := func(i int64) protocol.Keys {
 		k := protocol.NewKeys("measure:", fmt.Sprint(i))
@@ -64,10 +58,10 @@ func TestMeasure(t *testing.T) {
 		sub := m.client.SSubscribe(context.Background(), keys(i).Wake+fmt.Sprint(i%connections))
 		defer sub.Close()
 		if _, err := sub.Receive(context.Background()); err != nil {
-			t.Error(err)
+			b.Error(err)
 		}
 	}, commands/20, connections)
-	t.Logf("subscribe, and connect for it: %v", subscribe)
+	b.Logf("subscribe, and connect for it: %v", subscribe)
 
 	// One after the other, or a receiver would get several messages in one write.
 	invalidated := func() time.Duration {
@@ -78,7 +72,7 @@ func TestMeasure(t *testing.T) {
 	for range connections {
 		sub := m.client.SSubscribe(context.Background(), keys(0).Wake)
 		if _, err := sub.Receive(context.Background()); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		defer sub.Close()
 		wg.Go(func() {
@@ -91,7 +85,7 @@ func TestMeasure(t *testing.T) {
 	}
 	defer wg.Wait()
 	defer func() { m.client.Do(context.Background(), "CLIENT", "KILL", "TYPE", "pubsub") }()
-	t.Logf("message, for each receiver: %v", (invalidated()-without)/connections)
+	b.Logf("message, for each receiver: %v", (invalidated()-without)/connections)
 }
 
 const (
@@ -100,7 +94,7 @@ const (
 )
 
 type measurement struct {
-	t      *testing.T
+	b      *testing.B
 	client *redis.Client
 	evaler driver.Evaler
 }
@@ -108,13 +102,13 @@ type measurement struct {
 func (m *measurement) eval(c protocol.Call) driver.Reply {
 	r, err := m.evaler.Eval(context.Background(), c.Script, c.Keys, c.Args)
 	if err != nil {
-		m.t.Error(err)
+		m.b.Error(err)
 	}
 	return r
 }
 
 func (m *measurement) print(name string, command func(i int64)) {
-	m.t.Logf("%s: %v", name, m.run(command, commands, connections))
+	m.b.Logf("%s: %v", name, m.run(command, commands, connections))
 }
 
 // run runs the command with the numbers up to most, so many at a time, and returns
@@ -142,7 +136,7 @@ func (m *measurement) used() time.Duration {
 	for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
 		s, err := strconv.ParseFloat(info.Item("CPU", name), 64)
 		if err != nil {
-			m.t.Fatal(err)
+			m.b.Fatal(err)
 		}
 		sum += s
 	}

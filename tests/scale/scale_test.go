@@ -16,7 +16,7 @@ import (
 	"github.com/leasecache/leasecache"
 )
 
-// measured is what TestMeasure printed for Valkey 9.1.2 on an AMD EPYC, the lowest
+// measured is what BenchmarkCommands printed for Valkey 9.1.2 on an AMD EPYC, the lowest
 // of three runs, in whole microseconds. To unsubscribe, which plays no part here, is
 // taken to cost as much as a GET.
 var measured = costs{

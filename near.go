@@ -31,9 +31,9 @@ type Near interface {
 
 // NearKey is a key of a cache, in a [Near] that several share.
 type NearKey struct {
-	// Space differs for each cache, and is a new one after each loss of the
+	// Generation differs for each cache, and is a new one after each loss of the
 	// server's messages, so that what was kept before is not found any more.
-	Space uint64
+	Generation uint64
 	// Key is the user's.
 	Key string
 }
@@ -52,19 +52,19 @@ func (e *NearEntry) Size() int { return len(e.stored) }
 // TTL is for how long the value may still be served.
 func (e *NearEntry) TTL() time.Duration { return time.Until(e.until) }
 
-// nearSpaces counts the spaces that were given out in this process.
-var nearSpaces atomic.Uint64
+// nearGenerations counts the generations that were given out in this process.
+var nearGenerations atomic.Uint64
 
 // nearTier is what a cache with a [Near] has beside it. Methods work on nil, for
 // a cache without.
 //
-// Two rules keep it right. An entry is found only in the space that it was read
-// in, and a space ends when messages may have been missed. And a read is kept only
+// Two rules keep it right. An entry is found only in the generation that it was
+// read in, and a generation ends when messages may have been missed. And a read is kept only
 // if its key has not changed since before the read was sent: not by a message, and
 // not by an invalidation of this process.
 type nearTier struct {
-	kept  Near
-	space atomic.Uint64 // where entries are found; 0 while the server does not track
+	kept       Near
+	generation atomic.Uint64 // where entries are found; 0 while the server does not track
 
 	tracking tracking
 
@@ -97,11 +97,11 @@ func (n *nearTier) get(key string) (e *NearEntry, ttl time.Duration) {
 	if n == nil {
 		return nil, 0
 	}
-	space := n.space.Load()
-	if space == 0 {
+	generation := n.generation.Load()
+	if generation == 0 {
 		return nil, 0
 	}
-	e, ok := n.kept.Get(NearKey{space, key})
+	e, ok := n.kept.Get(NearKey{generation, key})
 	if !ok {
 		return nil, 0
 	}
@@ -113,11 +113,11 @@ func (n *nearTier) get(key string) (e *NearEntry, ttl time.Duration) {
 
 // nearLook is a read that may be kept.
 type nearLook struct {
-	tier  *nearTier
-	key   string
-	space uint64
-	read  *nearRead
-	seen  uint64 // changes
+	tier       *nearTier
+	key        string
+	generation uint64
+	read       *nearRead
+	seen       uint64 // changes
 }
 
 // begin notes a read before it is sent. It is nil while the server does not track.
@@ -126,8 +126,8 @@ func (n *nearTier) begin(key string) *nearLook {
 	if n == nil {
 		return nil
 	}
-	space := n.space.Load()
-	if space == 0 {
+	generation := n.generation.Load()
+	if generation == 0 {
 		n.tracking.start()
 		return nil
 	}
@@ -143,7 +143,7 @@ func (n *nearTier) begin(key string) *nearLook {
 		s.reads[key] = r
 	}
 	r.n++
-	return &nearLook{tier: n, key: key, space: space, read: r, seen: r.changes}
+	return &nearLook{tier: n, key: key, generation: generation, read: r, seen: r.changes}
 }
 
 // end keeps what the read has found, if that may be. sent is a time before it was
@@ -165,7 +165,7 @@ func (l *nearLook) end(r protocol.ReadReply, err error, sent time.Time) {
 		return // it may be older than the change
 	}
 	// The caller's key may be a part of something larger.
-	l.tier.kept.Set(NearKey{l.space, strings.Clone(l.key)}, &NearEntry{r.Value, sent.Add(r.TTL)})
+	l.tier.kept.Set(NearKey{l.generation, strings.Clone(l.key)}, &NearEntry{r.Value, sent.Add(r.TTL)})
 }
 
 // drop forgets a key, and what reads that are on the wire will find of it.
@@ -179,8 +179,8 @@ func (n *nearTier) drop(key string) {
 	if r := s.reads[key]; r != nil {
 		r.changes++
 	}
-	if space := n.space.Load(); space != 0 {
-		n.kept.Delete(NearKey{space, key})
+	if generation := n.generation.Load(); generation != 0 {
+		n.kept.Delete(NearKey{generation, key})
 	}
 }
 

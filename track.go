@@ -30,7 +30,7 @@ type tracking struct {
 
 	once   sync.Once
 	mu     sync.Mutex
-	on     *trackLink // whose space is served; nil while there is none
+	on     *trackLink // whose generation is served; nil while there is none
 	closed bool
 	cancel context.CancelFunc // nil before it has begun
 	done   chan struct{}
@@ -127,14 +127,14 @@ func (t *tracking) turnOn(l *trackLink) bool {
 		return false
 	}
 	t.on = l
-	t.tier.space.Store(nearSpaces.Add(1))
+	t.tier.generation.Store(nearGenerations.Add(1))
 	return true
 }
 
 // turnOff ends that. t is locked.
 func (t *tracking) turnOff() {
 	t.on = nil
-	t.tier.space.Store(0)
+	t.tier.generation.Store(0)
 	t.tier.kept.Clear() // for the memory; what is in there is not found any more
 }
 
@@ -159,7 +159,7 @@ func (l *trackLink) changed(names []string) {
 		if t.on == l {
 			t.turnOff()
 			t.on = l
-			t.tier.space.Store(nearSpaces.Add(1))
+			t.tier.generation.Store(nearGenerations.Add(1))
 		}
 		return
 	}

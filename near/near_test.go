@@ -124,7 +124,7 @@ func TestWithoutRoomNothingIsKept(t *testing.T) {
 func TestDeleteAndClearForgetAtOnce(t *testing.T) {
 	n := New(1 << 20)
 	e := new(leasecache.NearEntry)
-	keys := []leasecache.NearKey{{Space: 1, Key: "k"}, {Space: 2, Key: "k"}, {Space: 1, Key: "l"}}
+	keys := []leasecache.NearKey{{Generation: 1, Key: "k"}, {Generation: 2, Key: "k"}, {Generation: 1, Key: "l"}}
 	for range 1000 {
 		for _, k := range keys {
 			n.Set(k, e)
@@ -137,7 +137,7 @@ func TestDeleteAndClearForgetAtOnce(t *testing.T) {
 			t.Fatal("found after Delete")
 		}
 		if _, ok := n.Get(keys[1]); !ok {
-			t.Fatal("Delete has deleted the key of another space")
+			t.Fatal("Delete has deleted the key of another generation")
 		}
 		n.Clear()
 		for _, k := range keys {
@@ -167,7 +167,7 @@ func BenchmarkHit(b *testing.B) {
 
 func BenchmarkOtterAlone(b *testing.B) {
 	n := New(1 << 20)
-	k := leasecache.NearKey{Space: 1, Key: "k"}
+	k := leasecache.NearKey{Generation: 1, Key: "k"}
 	n.Set(k, new(leasecache.NearEntry))
 	for b.Loop() {
 		n.Get(k)

@@ -246,8 +246,8 @@ var catalogue = []mutant{
 	{"near: an own fill is kept", "G4", "fill.go", "\to.ttl = ttl\n", "\to.ttl = ttl\n\tc.near.begin(f.key).end(protocol.ReadReply{State: protocol.StateValue, Value: p.stored, TTL: ttl}, err, o.sent)\n", "G4NearKeepsWhatTheServerReturned"},
 	{"near: a read that an invalidation has overtaken", "G3", "near.go", "if l.read.changes != l.seen {", "if false {", "G3NearReadOverAnInvalidation"},
 	{"near: a read that a message has overtaken", "G3", "near.go", "if l.read.changes != l.seen {", "if false {", "G3NearReadOverAMessage"},
-	{"near: a read from before a loss", "G3", "near.go", "NearKey{l.space, strings", "NearKey{l.tier.space.Load(), strings", "G3NearReadOverALoss"},
-	{"near: served while messages are lost", "G3", "track.go", "\tt.on = nil\n\tt.tier.space.Store(0)\n", "\tt.on = nil\n", "G3NearWhileMessagesAreLost"},
+	{"near: a read from before a loss", "G3", "near.go", "NearKey{l.generation, strings", "NearKey{l.tier.generation.Load(), strings", "G3NearReadOverALoss"},
+	{"near: served while messages are lost", "G3", "track.go", "\tt.on = nil\n\tt.tier.generation.Store(0)\n", "\tt.on = nil\n", "G3NearWhileMessagesAreLost"},
 	{"near: a loss goes unheard", "G3", "track.go", "\t\tif l.t.on == l {\n\t\t\tl.t.turnOff()\n", "\t\tif false {\n\t\t\tl.t.turnOff()\n", "G3NearWhileMessagesAreLost"},
 	{"near: what is not found any more stays", "near", "track.go", "t.tier.kept.Clear() //", "//", "NearEndsWithTheCache"},
 	{"near: a flush changes nothing", "G3", "track.go", "\tif names == nil {", "\tif false {", "G3NearAfterAFlush"},
@@ -258,7 +258,7 @@ var catalogue = []mutant{
 	{"near: not dropped after an invalidation", "G3", "invalidate.go", "\tdefer c.store.nears.drop(c.opts.Prefix, keys)\n", "", "G3NearInvalidate"},
 	{"near: dropped in one cache of the Store", "G3", "near.go", "\t\tif p != prefix {", "\t\tif p == prefix {", "G3NearInvalidateInAnotherCache"},
 	{"near: not dropped by Refresh", "reading", "refresh.go", "\tdefer c.store.nears.drop(c.opts.Prefix, []string{key})\n", "", "NearIsDroppedByRefresh"},
-	{"near: caches share their keys", "reading", "track.go", "t.tier.space.Store(nearSpaces.Add(1))\n\treturn true", "t.tier.space.Store(1)\n\treturn true", "NearIsSharedByCaches"},
+	{"near: caches share their keys", "reading", "track.go", "t.tier.generation.Store(nearGenerations.Add(1))\n\treturn true", "t.tier.generation.Store(1)\n\treturn true", "NearIsSharedByCaches"},
 	{"near: the messages go on after Close", "close", "track.go", "\t\t\t_ = closer.Close()\n", "\t\t\t_ = closer\n", "NearEndsWithTheCache"},
 
 	// The core: what is said of a result.

@@ -26,11 +26,8 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		var none V
 		return none, err
 	}
-	if res, notFound, ok := c.nearHit(key); ok {
-		if notFound {
-			return res.Value, ErrNotFound
-		}
-		return res.Value, nil
+	if res, ok, err := c.nearHit(key); ok {
+		return res.Value, err
 	}
 	var (
 		stored string
@@ -66,11 +63,8 @@ func (c *Cache[V]) Read(ctx context.Context, key string, load func(context.Conte
 	if err := c.check(key, load); err != nil {
 		return Result[V]{}, err
 	}
-	if res, notFound, ok := c.nearHit(key); ok {
-		if notFound {
-			return res, ErrNotFound
-		}
-		return res, nil
+	if res, ok, err := c.nearHit(key); ok {
+		return res, err
 	}
 	res, stored, err := c.look(ctx, key)
 	switch {
@@ -93,11 +87,8 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (res Result[V], ok bool
 	if err := c.checkKey(key); err != nil {
 		return Result[V]{}, false, err
 	}
-	if res, notFound, ok := c.nearHit(key); ok {
-		if notFound {
-			return res, true, ErrNotFound
-		}
-		return res, true, nil
+	if res, ok, err := c.nearHit(key); ok {
+		return res, true, err
 	}
 	res, stored, err := c.look(ctx, key)
 	switch {

@@ -167,9 +167,9 @@ func (r *manyRead[V]) look(keys []string) (hung error) {
 
 // lookNear answers a key from the near tier, and reports whether it could.
 func (r *manyRead[V]) lookNear(key string) bool {
-	res, notFound, ok := r.c.nearHit(key)
+	res, ok, err := r.c.nearHit(key)
 	switch {
-	case ok && notFound:
+	case ok && err != nil:
 		delete(r.values, key)
 	case ok:
 		r.values[key] = res.Value

@@ -252,17 +252,21 @@ func (c *Cache[V]) closeNear() {
 	}
 }
 
-// nearHit returns what is kept of key in the process. A value that cannot be
-// decoded is none: the server's own is tried.
-func (c *Cache[V]) nearHit(key string) (res Result[V], notFound, ok bool) {
+// nearHit returns what is kept of key in the process, with ErrNotFound if that is
+// a not-found record. A value that cannot be decoded is none: the server's own is
+// tried.
+func (c *Cache[V]) nearHit(key string) (res Result[V], ok bool, err error) {
 	e, ttl := c.near.get(key)
 	if e == nil {
-		return res, false, false
+		return res, false, nil
 	}
 	v, notFound, err := c.decode(e.stored)
 	if err != nil {
-		return res, false, false
+		return res, false, nil //nolint:nilerr // see above
 	}
 	c.stats.nearHits.Add(1)
-	return Result[V]{Value: v, Source: NearHit, TTL: ttl}, notFound, true
+	if notFound {
+		err = ErrNotFound
+	}
+	return Result[V]{Value: v, Source: NearHit, TTL: ttl}, true, err
 }

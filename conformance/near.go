@@ -74,6 +74,20 @@ type listener struct {
 	before  func(script string)
 }
 
+// readOver reads a value and, when the server has answered and before the reply is
+// there, has change invalidate it: what the read returns must not be kept.
+func (e *env) readOver(l *listener, c *leasecache.Cache[string], change func()) {
+	e.Helper()
+	e.filled(l, c, "k", "old")
+	l.hold(e.isLook("k"))
+	r := e.goRead(c, "k", loaderOf("wrong", nil))
+	await(e, "the read is executed", l.caught)
+	change()
+	l.release()
+	r.want(e, "old", leasecache.Hit, "") // it began before
+	e.wantRead(c, "k", "new", "new", leasecache.Loaded)
+}
+
 func (e *env) listener() *listener {
 	e.Helper()
 	return &listener{holder: e.holder(), heard: map[string]int{}}
@@ -350,15 +364,10 @@ var nearCases = []testCase{
 		run: func(e *env) {
 			l := e.listener()
 			c := e.near(l, cacheOptions)
-			e.filled(l, c, "k", "old")
-			l.set(func(l *listener) { l.deaf = true })
-			l.hold(e.isLook("k"))
-			r := e.goRead(c, "k", loaderOf("wrong", nil))
-			await(e, "the read is executed", l.caught)
-			e.mustInvalidate(c, "k")
-			l.release()
-			r.want(e, "old", leasecache.Hit, "") // it began before
-			e.wantRead(c, "k", "new", "new", leasecache.Loaded)
+			e.readOver(l, c, func() {
+				l.set(func(l *listener) { l.deaf = true })
+				e.mustInvalidate(c, "k")
+			})
 		},
 	},
 	{
@@ -367,16 +376,11 @@ var nearCases = []testCase{
 		run: func(e *env) {
 			l := e.listener()
 			c, there := e.near(l, cacheOptions), e.cache(cacheOptions)
-			e.filled(l, c, "k", "old")
-			l.hold(e.isLook("k"))
-			r := e.goRead(c, "k", loaderOf("wrong", nil))
-			await(e, "the read is executed", l.caught)
-			before := l.count(e.value("k"))
-			e.mustInvalidate(there, "k")
-			e.eventually("the message comes", func() bool { return l.count(e.value("k")) > before })
-			l.release()
-			r.want(e, "old", leasecache.Hit, "")
-			e.wantRead(c, "k", "new", "new", leasecache.Loaded)
+			e.readOver(l, c, func() {
+				before := l.count(e.value("k"))
+				e.mustInvalidate(there, "k")
+				e.eventually("the message comes", func() bool { return l.count(e.value("k")) > before })
+			})
 		},
 	},
 	{
@@ -385,17 +389,12 @@ var nearCases = []testCase{
 		run: func(e *env) {
 			l := e.listener()
 			c, there := e.near(l, cacheOptions), e.cache(cacheOptions)
-			e.filled(l, c, "k", "old")
-			l.hold(e.isLook("k"))
-			r := e.goRead(c, "k", loaderOf("wrong", nil))
-			await(e, "the read is executed", l.caught)
-			l.set(func(l *listener) { l.deaf = true })
-			e.mustInvalidate(there, "k")
-			l.lose(false)
-			e.tracked(c)
-			l.release()
-			r.want(e, "old", leasecache.Hit, "")
-			e.wantRead(c, "k", "new", "new", leasecache.Loaded)
+			e.readOver(l, c, func() {
+				l.set(func(l *listener) { l.deaf = true })
+				e.mustInvalidate(there, "k")
+				l.lose(false)
+				e.tracked(c)
+			})
 			if n := c.Stats().NearLosses; n != 1 {
 				e.Errorf("NearLosses is %d; want 1", n)
 			}

@@ -12,6 +12,7 @@ import (
 	rueidisclient "github.com/redis/rueidis"
 	glideclient "github.com/valkey-io/valkey-glide/go/v2"
 	"github.com/valkey-io/valkey-glide/go/v2/config"
+	"github.com/valkey-io/valkey-glide/go/v2/models"
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/leasecache/leasecache"
@@ -145,23 +146,18 @@ func TestClientsThatReadFromReplicas(t *testing.T) {
 				return goredis.New(c), func(key string) error { return ignoreNil(c.Get(t.Context(), key).Err(), redis.Nil) }
 			}}
 		}
-		overGlide := reader{"glide PreferReplica", func(t *testing.T) (driver.Evaler, func(string) error) {
-			o := config.NewClusterClientConfiguration().WithRequestTimeout(patience).WithReadFrom(config.PreferReplica)
-			for _, a := range glideNodes(t, addrs) {
-				o.WithAddress(&a)
-			}
-			c, err := glideclient.NewClusterClient(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			return glide.New(c), func(key string) error {
-				_, err := c.Get(t.Context(), key)
-				return err
-			}
-		}}
 		check(t, []reader{
-			overGlide,
+			{"glide PreferReplica", func(t *testing.T) (driver.Evaler, func(string) error) {
+				o := config.NewClusterClientConfiguration().WithRequestTimeout(patience).WithReadFrom(config.PreferReplica)
+				for _, a := range glideNodes(t, addrs) {
+					o.WithAddress(&a)
+				}
+				c, err := glideclient.NewClusterClient(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return glide.New(c), glideGet(t, c)
+			}},
 			overGoredis("ReadOnly", redis.ClusterOptions{ReadOnly: true}),
 			// With a tolerance that takes all for near, or it might choose the primary alone.
 			overGoredis("RouteByLatency", redis.ClusterOptions{RouteByLatency: true, RouteByLatencyTolerance: time.Hour}),
@@ -197,11 +193,7 @@ func TestClientsThatReadFromReplicas(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(c.Close)
-				return glide.New(c), func(key string) error {
-					_, err := c.Get(t.Context(), key)
-					return err
-				}
+				return glide.New(c), glideGet(t, c)
 			}},
 			// Not goredis: redis.NewFailoverClusterClient, the only one that would,
 			// leaves its subscription to the sentinel behind when it is closed.
@@ -282,5 +274,19 @@ func TestReplicaThatRedirects(t *testing.T) {
 			goRead(t, c, "k", constant("new")).want(t, "a read when it is a primary again", "new", leasecache.Loaded, "")
 			goRead(t, loads, "k", noLoad(t)).want(t, "a read by another", "new", leasecache.Hit, "")
 		})
+	}
+}
+
+// glideGet returns how to read with a client of glide itself, which it closes in the
+// end.
+func glideGet(t *testing.T, c interface {
+	Get(ctx context.Context, key string) (models.Result[string], error)
+	Close()
+}) func(key string) error {
+	t.Helper()
+	t.Cleanup(c.Close)
+	return func(key string) error {
+		_, err := c.Get(t.Context(), key)
+		return err
 	}
 }

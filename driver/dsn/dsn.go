@@ -79,6 +79,9 @@ type Parts struct {
 	params url.Values
 }
 
+// String returns the scheme and the address, and nothing that may be secret.
+func (p *Parts) String() string { return p.Scheme + "://" + p.Addr }
+
 // Get returns a parameter, the first if there are several, and "" if there is none.
 func (p *Parts) Get(name string) string { return p.params.Get(name) }
 

@@ -1,6 +1,7 @@
 package dsn_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -174,6 +175,23 @@ var places = []string{
 	"redis://user:%s@host?pool_size=x", "redis://host?pool_size=%s", "unix://user:%s@/s?db=x", "unix:///s?db=%s",
 	"rediss+cluster://user:%s@a:1?addr=b:2", "rediss+cluster://a:1?addr=user:%s@b:2", "rediss+cluster://user:%s@a:1/x",
 	"redis://a:1?password=%s", "redis://a:1?any=&password=%s",
+}
+
+func TestPartsPrintNoPassword(t *testing.T) {
+	for in, want := range map[string]string{
+		"redis://user:secret@host:6380/1": "redis://host:6380",
+		"unix://:secret@/run/s.sock":      "unix:///run/s.sock",
+	} {
+		p, err := dsn.Form{Schemes: []string{"redis", "unix"}}.Parse(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"%v", "%+v", "%s"} {
+			if got := fmt.Sprintf(verb, p); got != want {
+				t.Errorf("%s prints %q; want %q", verb, got, want)
+			}
+		}
+	}
 }
 
 func TestAnErrorNeverPrintsAPassword(t *testing.T) {

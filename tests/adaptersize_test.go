@@ -28,6 +28,7 @@ var optionalFiles = map[string]string{
 	"bound.go":    "Bound",
 	"cluster.go":  "", // which of the nodes of a cluster
 	"dsn.go":      "", // what a DSN may say
+	"faults.go":   "", // what keeps faults of the client away
 	"get.go":      "Get",
 	"getbatch.go": "GetBatch",
 	"open.go":     "Close", // a client by DSN, which is closed

@@ -4,13 +4,8 @@ import (
 	"context"
 	"time"
 
-	glide "github.com/valkey-io/valkey-glide/go/v2"
 	"github.com/valkey-io/valkey-glide/go/v2/pipeline"
 )
-
-// Every command of glide asks for this, and the first one makes it, without a
-// lock. Were several the first at a time, they would race.
-func init() { glide.GetOtelInstance() }
 
 // sender sends one command to the primary that has the keys, and returns its
 // reply as the only element of a list. A timeout of 0 is the client's own.

@@ -28,6 +28,7 @@ var outageReplies = []string{"CLUSTERDOWN", "MOVED", "READONLY", "LOADING", "MAS
 // It excuses a deposed primary that is still reachable, too. Under a sentinel the
 // old one is that from its return until it is told to be a replica: it takes
 // itself for the primary, and a client that comes to its old address believes it.
+// It goes on to answer reads with its own data until it has that of the new one.
 // So that span is left out as well. In a cluster it waits to be told before it
 // serves, so there nothing more is excused.
 func TestPrimaryThatIsKilledUnderTraffic(t *testing.T) {
@@ -103,7 +104,9 @@ func replaced(t *testing.T, f fleet, primary *servertest.Server, replicas []*ser
 	primary.Restart()
 	back := time.Now()
 	old := redisClient(t, primary.Addr)
-	eventually(t, "the old primary is a replica", func() bool { return role(t, old) == "slave" })
+	eventually(t, "the old primary is a replica, with the data of the new one", func() bool {
+		return role(t, old) == "slave" && linkIsUp(t, old)
+	})
 	if deposed {
 		end()
 	}

@@ -643,6 +643,12 @@ func role(t testing.TB, c *redis.Client) string {
 	return fmt.Sprint(list[0])
 }
 
+// linkIsUp reports whether the replica c has all data of its primary, and follows it.
+func linkIsUp(t testing.TB, c *redis.Client) bool {
+	t.Helper()
+	return c.InfoMap(t.Context(), "replication").Item("Replication", "master_link_status") == "up"
+}
+
 // slotOwner returns which of the primaries of a new cluster has the slot.
 func slotOwner(slot int64, primaries int) int {
 	for i := range primaries {

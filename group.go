@@ -78,8 +78,10 @@ func (g *group[V]) run() {
 		if p.sleep > 0 && !g.watch(&p) {
 			p.place = g.sleep(p.sleep, p.full)
 		}
-		g.overdue()
 		if !g.stay() {
+			break
+		}
+		if g.overdue(); !g.stay() {
 			break
 		}
 		g.look(&p)
@@ -89,11 +91,12 @@ func (g *group[V]) run() {
 	}
 }
 
-// stay reports whether any flight stays in the group.
+// stay reports whether any flight stays in the group. It leaves bounds to
+// [group.overdue], which sees to them together.
 func (g *group[V]) stay() bool {
 	g.members = slices.DeleteFunc(g.members, func(m *member[V]) bool {
 		switch {
-		case !m.f.stay():
+		case m.f.closes(), !m.f.isWaitedFor():
 			g.c.work.end()
 			return true
 		case !m.waits():

@@ -138,13 +138,26 @@ func (f *flight[V]) canSubscribe() bool {
 // stay reports whether the flight goes on. When nobody waits or the cache is
 // closed it is detached. Waiters whose bound has passed are seen to.
 func (f *flight[V]) stay() bool {
+	if f.closes() {
+		return false
+	}
+	f.overdue(nil)
+	return f.isWaitedFor()
+}
+
+// closes ends the flight when the cache is closed.
+func (f *flight[V]) closes() bool {
 	select {
 	case <-f.c.closing:
 		f.end(everyone, outcome[V]{err: ErrClosed})
-		return false
+		return true
 	default:
+		return false
 	}
-	f.overdue(nil)
+}
+
+// isWaitedFor detaches the flight when nobody waits.
+func (f *flight[V]) isWaitedFor() bool {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	if len(f.waiters) == 0 {

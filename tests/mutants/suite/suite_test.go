@@ -2,13 +2,15 @@
 
 // Package suite is what runs under each mutant: the conformance suite with one
 // driver, and what needs users with few rights. It is small, because it is built
-// once for each mutant.
+// once for each mutant of the core. Those of the scripts share one build, and
+// name theirs in the environment.
 package suite
 
 import (
 	"context"
 	"net"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -16,8 +18,23 @@ import (
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/conformance"
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/protocol"
 	"github.com/leasecache/leasecache/tests/acltest"
 )
+
+// LEASECACHE_MUTANT_SCRIPT is the name of the script that is changed, and
+// LEASECACHE_MUTANT_SOURCE what it is instead.
+func init() {
+	name, ok := os.LookupEnv("LEASECACHE_MUTANT_SCRIPT")
+	if !ok {
+		return
+	}
+	i := slices.IndexFunc(protocol.Scripts, func(s *driver.Script) bool { return s.Name() == name })
+	if i < 0 {
+		panic("LEASECACHE_MUTANT_SCRIPT is " + name + ", which is the name of no script")
+	}
+	*protocol.Scripts[i] = *driver.NewScript(name, os.Getenv("LEASECACHE_MUTANT_SOURCE"))
+}
 
 func serverAddr(t *testing.T) string {
 	t.Helper()

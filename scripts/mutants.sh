@@ -2,8 +2,8 @@
 # scripts/mutants.sh [drivers|scripts]  shows that the tests can fail; without an argument, both
 #
 # drivers  runs the conformance suite on drivers with one fault each, and expects the case of the broken rule to fail.
-# scripts  removes every condition of the scripts, and every check of the core that a guarantee rests on, one at a time
-#          in a build of its own, and expects a named test to turn red.
+# scripts  removes every condition of the scripts, and every check of the core that a guarantee rests on, one at a time,
+#          and expects a named test to turn red.
 #
 # Each prints the table of who caught what; a survivor fails it.
 set -euo pipefail

@@ -32,21 +32,34 @@ matrix)
 	;;
 esac
 
-report=$(mktemp "${TMPDIR:-/tmp}/leasecache-report.XXXXXX")
-trap 'rm -f "$report"' EXIT
+building=
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/leasecache-test.XXXXXX")
+trap '[[ -z $building ]] || kill "$building" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+report=$scratch/report
+: >"$report"
 export LEASECACHE_REPORT=$report
 
 scripts/check-prereqs.sh
 
 # Whoever names servers in the environment brings all of them; without an engine the servers come from PATH.
+# Building images is mostly waiting for packages, so what needs no server runs meanwhile.
 if engine_runs && ! servers_named; then
-	heading "images"
-	scripts/images.sh ${images[@]+"${images[@]}"}
+	scripts/images.sh ${images[@]+"${images[@]}"} >"$scratch/images" 2>&1 &
+	building=$!
 fi
 
 failed=()
 if [[ $mode == full ]]; then
 	scripts/lint.sh || failed+=(lint)
+fi
+
+if [[ -n $building ]]; then
+	heading "images"
+	built=0
+	wait "$building" || built=$?
+	building=
+	cat "$scratch/images"
+	[[ $built == 0 ]] || exit "$built"
 fi
 
 # One module after the other: tests of timing and of races are worth most when nothing else takes the processors.

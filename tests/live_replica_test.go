@@ -282,7 +282,8 @@ func TestReplicaThatRedirects(t *testing.T) {
 func glideGet(t *testing.T, c interface {
 	Get(ctx context.Context, key string) (models.Result[string], error)
 	Close()
-}) func(key string) error {
+},
+) func(key string) error {
 	t.Helper()
 	t.Cleanup(c.Close)
 	return func(key string) error {

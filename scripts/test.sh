@@ -72,9 +72,9 @@ for dir in $dirs; do
 	(cd "$dir" && "${run[@]}" ./...) || failed+=("the tests of $dir")
 done
 
-# The cases of the suite wait more than they work, so four times as many run at a time as there are processors.
+# The cases of the suite wait more than they work, so many more run at a time than there are processors.
 heading "matrix"
-run=(go test -race -count=1 -timeout="$limit" -parallel=$((4 * $(getconf _NPROCESSORS_ONLN))) -run="$cells")
+run=(go test -race -count=1 -timeout="$limit" -parallel=$((12 * $(getconf _NPROCESSORS_ONLN))) -run="$cells")
 (cd tests && "${run[@]}" .) || failed+=("the matrix")
 
 [[ $mode != full ]] || { heading "release" && scripts/release-check.sh; } || failed+=("the release: make release-check")

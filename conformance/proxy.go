@@ -46,6 +46,7 @@ type front struct {
 	node     string
 	addr     string
 	listener net.Listener // nil while the proxy is down or closed
+	release  func()       // gives the port back; nil while there is a listener
 }
 
 // single is the name of the node behind a proxy that has only one.
@@ -153,7 +154,7 @@ func (p *Proxy) Up() {
 func (p *Proxy) silence(f *front) {
 	if f.listener != nil {
 		f.listener.Close()
-		f.listener = nil
+		f.listener, f.release = nil, keepPort(f.addr)
 	}
 }
 
@@ -161,6 +162,10 @@ func (p *Proxy) silence(f *front) {
 func (p *Proxy) listen(f *front) {
 	if f.listener != nil || p.ctx.Err() != nil {
 		return
+	}
+	if f.release != nil {
+		f.release()
+		f.release = nil
 	}
 	l, err := fronts.listen(f.addr, net.Listen)
 	if err != nil {
@@ -191,6 +196,9 @@ func (p *Proxy) close() {
 	}
 	for _, f := range p.fronts {
 		fronts.release(f.addr)
+		if f.release != nil {
+			f.release()
+		}
 	}
 	p.mu.Unlock()
 	p.wg.Wait()

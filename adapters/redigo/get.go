@@ -3,6 +3,7 @@ package redigo
 import (
 	"context"
 	"fmt"
+	"unsafe"
 )
 
 // full is an evaler over a *redis.Pool, with the abilities that this allows.
@@ -14,7 +15,8 @@ func (e full) Get(ctx context.Context, key string) (string, bool, error) {
 	v, err := e.do(ctx, "GET", []any{key}, nil)
 	switch v := v.(type) {
 	case []byte:
-		return string(v), true, nil
+		// The client has made it for this reply, and does not keep it.
+		return unsafe.String(unsafe.SliceData(v), len(v)), true, nil
 	case nil:
 		return "", false, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/protocol"
@@ -31,21 +32,34 @@ func (s *Store) call(ctx context.Context, key string, c protocol.Call) (driver.R
 
 // get reads the stored value of key with a plain GET.
 func (s *Store) get(ctx context.Context, key, valueKey string) (stored string, ok bool, err error) {
+	return s.getBy(ctx, s.getter, key, valueKey)
+}
+
+func (s *Store) getBy(ctx context.Context, g driver.Getter, key, valueKey string) (stored string, ok bool, err error) {
 	if s.closed.Load() {
 		return "", false, ErrClosed
 	}
 	// The first attempt is written out, because a closure costs a hit an
 	// allocation.
 	start := time.Now()
-	stored, ok, err = s.getter.Get(ctx, valueKey)
+	stored, ok, err = g.Get(ctx, valueKey)
 	if err == nil {
 		return stored, ok, nil
 	}
 	err = s.retry(ctx, key, "get", start, err, func(ctx context.Context) (err error) {
-		stored, ok, err = s.getter.Get(ctx, valueKey)
+		stored, ok, err = g.Get(ctx, valueKey)
 		return err
 	})
 	return stored, ok, err
+}
+
+// ownGetter is a [driver.BytesGetter] as a Getter: its strings are the bytes, which
+// nobody else has.
+type ownGetter struct{ driver.BytesGetter }
+
+func (g ownGetter) Get(ctx context.Context, key string) (string, bool, error) {
+	b, ok, err := g.GetBytes(ctx, key)
+	return unsafe.String(unsafe.SliceData(b), len(b)), ok, err
 }
 
 func (s *Store) attempt(ctx context.Context, key, step string, do func(context.Context) error) error {

@@ -10,6 +10,20 @@ import (
 	"github.com/leasecache/leasecache/internal/protocol"
 )
 
+// hitPath is how Get gets what is stored, and makes a value of it.
+type hitPath[V any] struct {
+	getter driver.Getter // nil: by script
+	decode func(payload string) (V, error)
+}
+
+func (c *Cache[V]) hitPath() hitPath[V] {
+	// What several reads share, or the process keeps, is copied for each.
+	if c.coder.take != nil && c.store.ownGetter != nil && !c.opts.ShareReads && c.opts.Near == nil {
+		return hitPath[V]{c.store.ownGetter, c.coder.take}
+	}
+	return hitPath[V]{c.store.getter, c.coder.decode}
+}
+
 // Get returns the value of key: the one that is cached, or else the one that
 // load returns, which is cached for the next reader. One load per key runs
 // across all processes; other reads wait for it.
@@ -40,7 +54,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		stored, ok, err = c.getStored(ctx, key)
 	}
 	if err == nil && ok {
-		v, notFound, derr := c.decode(stored)
+		v, notFound, derr := decode(stored, c.hits.decode)
 		switch {
 		case derr != nil:
 			res, err := c.undecodable(ctx, key, stored, load)
@@ -156,11 +170,15 @@ func readReply(key string, token protocol.Token, reply driver.Reply, err error) 
 
 // decode returns the value of what is stored.
 func (c *Cache[V]) decode(stored string) (v V, notFound bool, err error) {
+	return decode(stored, c.coder.decode)
+}
+
+func decode[V any](stored string, decode func(payload string) (V, error)) (v V, notFound bool, err error) {
 	payload, notFound, err := protocol.Unwrap(stored)
 	if err != nil || notFound {
 		return v, notFound, err
 	}
-	v, err = c.coder.decode(payload)
+	v, err = decode(payload)
 	return v, false, err
 }
 

@@ -74,6 +74,7 @@ type Cache[V any] struct {
 	ownStore bool
 	opts     Options
 	coder    coder[V]
+	hits     hitPath[V]
 	stats    counters
 	near     *nearTier // nil without Options.Near
 
@@ -119,6 +120,7 @@ func New[V any](e driver.Evaler, opts Options) (*Cache[V], error) {
 		work:     work{idle: make(chan struct{})},
 		closing:  make(chan struct{}),
 	}
+	c.hits = c.hitPath()
 	if opts.MaxLoads > 0 {
 		c.loads = make(chan struct{}, opts.MaxLoads)
 	}

@@ -31,8 +31,8 @@ type hotRead struct {
 // getStored is the first look of Get: what is stored for key, if anything.
 func (c *Cache[V]) getStored(ctx context.Context, key string) (stored string, ok bool, err error) {
 	near := c.near.begin(key)
-	if near == nil && c.store.getter != nil {
-		return c.store.get(ctx, key, protocol.ValueKey(c.opts.Prefix, key))
+	if near == nil && c.hits.getter != nil {
+		return c.store.getBy(ctx, c.hits.getter, key, protocol.ValueKey(c.opts.Prefix, key))
 	}
 	sent := time.Now()
 	r, err := c.read(ctx, key, c.keys(key), "", protocol.ReadOptions{})

@@ -20,6 +20,8 @@ import (
 type Store struct {
 	evaler driver.Evaler // bounded by callTimeout
 	getter driver.Getter // the same one, nil if it has no plain GET
+	// The same one by GetBytes. What it returns may be changed. Nil if there is none.
+	ownGetter driver.Getter
 	// The same one for batches, or a guard over the given one; nil if there is none.
 	batcher     driver.Batcher
 	batchGetter driver.BatchGetter
@@ -116,6 +118,9 @@ func NewStore(e driver.Evaler, opts StoreOptions) (*Store, error) {
 		caches:      map[*counters]struct{}{},
 	}
 	s.getter, _ = s.evaler.(driver.Getter)
+	if g, ok := s.evaler.(driver.BytesGetter); ok && s.getter != nil {
+		s.ownGetter = ownGetter{g}
+	}
 	s.batcher, s.batchGetter = boundBatches(e, s.evaler, opts.CallTimeout)
 	s.wakeups.timeout = opts.CallTimeout
 	if s.silent = opts.NoWakeUps; !s.silent {

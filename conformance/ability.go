@@ -24,9 +24,10 @@ func (e *env) store(d driver.Evaler, callTimeout time.Duration) *leasecache.Stor
 	return s
 }
 
-func lacksGet(l Lacks) string   { return l.Get }
-func lacksBound(l Lacks) string { return l.Bound }
-func lacksPing(l Lacks) string  { return l.Ping }
+func lacksGet(l Lacks) string      { return l.Get }
+func lacksGetBytes(l Lacks) string { return l.GetBytes }
+func lacksBound(l Lacks) string    { return l.Bound }
+func lacksPing(l Lacks) string     { return l.Ping }
 
 func watchedGet(ctx context.Context, e *env, g driver.Getter, key string) (string, bool, error) {
 	e.Helper()
@@ -39,24 +40,62 @@ func watchedGet(ctx context.Context, e *env, g driver.Getter, key string) (strin
 	return value, ok, err
 }
 
+// getBytes is GetBytes as a Get.
+func getBytes(d driver.Evaler) func(context.Context, string) (string, bool, error) {
+	return func(ctx context.Context, key string) (string, bool, error) {
+		b, ok, err := d.(driver.BytesGetter).GetBytes(ctx, key)
+		return string(b), ok, err
+	}
+}
+
+// getReturnsTheValue checks what a Get returns of several values, and of none.
+func (e *env) getReturnsTheValue(get func(context.Context, string) (string, bool, error)) {
+	e.Helper()
+	values := []string{"", "x", "0", "nil", "a\x00b\r\n", "\xff", " 007 ", strings.Repeat("v", 1<<20)}
+	for _, want := range values {
+		e.do("SET", e.prefix+"k", want)
+		if got, ok, err := get(e.ctx, e.prefix+"k"); got != want || !ok || err != nil {
+			e.Errorf("Get returned %.20q (%d bytes), %v, %v; want %.20q", got, len(got), ok, err, want)
+		}
+	}
+	e.do("DEL", e.prefix+"k")
+	if got, ok, err := get(e.ctx, e.prefix+"k"); got != "" || ok || err != nil {
+		e.Errorf("Get of a key that does not exist returned %q, %v, %v", got, ok, err)
+	}
+}
+
+// getSortsItsErrors checks the errors of a Get through the proxy.
+func (e *env) getSortsItsErrors(p *Proxy, get func(context.Context, string) (string, bool, error)) {
+	e.Helper()
+	e.do("RPUSH", e.prefix+"list", "x")
+	_, ok, err := get(e.ctx, e.prefix+"list")
+	var se *driver.ServerError
+	if ok || !errors.As(err, &se) || se.Code != "WRONGTYPE" {
+		e.Errorf("Get of a list returned %v, %v; want a ServerError with code WRONGTYPE", ok, err)
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	if _, _, err := get(ctx, e.prefix+"k"); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+		e.Errorf("Get with a cancelled context returned %v; want ErrNotSent and context.Canceled", err)
+	}
+	p.On(MatchCommand("GET"), 1, DropReply)
+	_, _, err = get(e.ctx, e.prefix+"k")
+	e.wantUnknown(err)
+	p.Down()
+	e.eventually("Get on a server that refuses connections is ErrNotSent", func() bool {
+		_, ok, err := get(e.ctx, e.prefix+"k")
+		if ok || err == nil {
+			e.Fatalf("Get on a server that is down returned %v, %v", ok, err)
+		}
+		return errors.Is(err, driver.ErrNotSent)
+	})
+}
+
 var abilityCases = []testCase{
 	{
 		name: "GetReturnsTheValue", lacks: lacksGet,
 		rule: "Get must return the bytes that are stored, and ok false only when there is no such key.",
-		run: func(e *env) {
-			g := e.driver().(driver.Getter)
-			values := []string{"", "x", "0", "nil", "a\x00b\r\n", "\xff", " 007 ", strings.Repeat("v", 1<<20)}
-			for _, want := range values {
-				e.do("SET", e.prefix+"k", want)
-				if got, ok, err := g.Get(e.ctx, e.prefix+"k"); got != want || !ok || err != nil {
-					e.Errorf("Get returned %.20q (%d bytes), %v, %v; want %.20q", got, len(got), ok, err, want)
-				}
-			}
-			e.do("DEL", e.prefix+"k")
-			if got, ok, err := g.Get(e.ctx, e.prefix+"k"); got != "" || ok || err != nil {
-				e.Errorf("Get of a key that does not exist returned %q, %v, %v", got, ok, err)
-			}
-		},
+		run:  func(e *env) { e.getReturnsTheValue(e.driver().(driver.Getter).Get) },
 	},
 	{
 		name: "GetReturnsAStringOfItsOwn", lacks: lacksGet,
@@ -87,30 +126,50 @@ var abilityCases = []testCase{
 		rule: "Get must sort errors as Eval does: server, not sent, unknown.",
 		run: func(e *env) {
 			p := e.proxy()
-			d := e.driverOn(p)
-			g := d.(driver.Getter)
-			e.do("RPUSH", e.prefix+"list", "x")
-			_, ok, err := g.Get(e.ctx, e.prefix+"list")
-			var se *driver.ServerError
-			if ok || !errors.As(err, &se) || se.Code != "WRONGTYPE" {
-				e.Errorf("Get of a list returned %v, %v; want a ServerError with code WRONGTYPE", ok, err)
-			}
-			ctx, cancel := context.WithCancel(e.ctx)
-			cancel()
-			if _, _, err := g.Get(ctx, e.prefix+"k"); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
-				e.Errorf("Get with a cancelled context returned %v; want ErrNotSent and context.Canceled", err)
-			}
-			p.On(MatchCommand("GET"), 1, DropReply)
-			_, _, err = g.Get(e.ctx, e.prefix+"k")
-			e.wantUnknown(err)
-			p.Down()
-			e.eventually("Get on a server that refuses connections is ErrNotSent", func() bool {
-				_, ok, err := g.Get(e.ctx, e.prefix+"k")
-				if ok || err == nil {
-					e.Fatalf("Get on a server that is down returned %v, %v", ok, err)
+			e.getSortsItsErrors(p, e.driverOn(p).(driver.Getter).Get)
+		},
+	},
+	{
+		name: "GetBytesReturnsTheValue", lacks: lacksGetBytes,
+		rule: "GetBytes must return the bytes that are stored, and ok false only when there is no such key.",
+		run:  func(e *env) { e.getReturnsTheValue(getBytes(e.driver())) },
+	},
+	{
+		name: "GetBytesAreTheCallers", lacks: lacksGetBytes,
+		rule: "The bytes that GetBytes returned must be the caller's: what he does to them must change nothing that another call returns, and later calls must not change them.",
+		run: func(e *env) {
+			g := e.driver().(driver.BytesGetter)
+			key := e.prefix + "k"
+			for _, size := range []int{1, 100, 64 << 10} {
+				value := strings.Repeat("v", size)
+				e.do("SET", key, value)
+				mine, _, err := g.GetBytes(e.ctx, key)
+				if err != nil {
+					e.Fatalf("GetBytes: %v", err)
 				}
-				return errors.Is(err, driver.ErrNotSent)
-			})
+				for i := range mine {
+					mine[i] = 'x'
+				}
+				for range 20 {
+					if again, _, err := g.GetBytes(e.ctx, key); string(again) != value {
+						e.Fatalf("after a change of what GetBytes returned it returns %.10q, %v; want %.10q", again, err, value)
+					}
+					if got := e.do("GET", key).Str; got != value {
+						e.Fatalf("after a change of what GetBytes returned, %.10q is stored; want %.10q", got, value)
+					}
+				}
+				if strings.Trim(string(mine), "x") != "" || len(mine) != size {
+					e.Fatalf("the bytes of a caller are %.10q after other calls; want what he made them", mine)
+				}
+			}
+		},
+	},
+	{
+		name: "GetBytesSortsItsErrors", lacks: lacksGetBytes,
+		rule: "GetBytes must sort errors as Eval does: server, not sent, unknown.",
+		run: func(e *env) {
+			p := e.proxy()
+			e.getSortsItsErrors(p, getBytes(e.driverOn(p)))
 		},
 	},
 	{
@@ -122,6 +181,10 @@ var abilityCases = []testCase{
 			_, get := d.(driver.Getter)
 			if _, ok := bounded.(driver.Getter); ok != get {
 				e.Errorf("the ability Get: %v, and %v after Bound", get, ok)
+			}
+			_, bytes := d.(driver.BytesGetter)
+			if _, ok := bounded.(driver.BytesGetter); ok != bytes {
+				e.Errorf("the ability GetBytes: %v, and %v after Bound", bytes, ok)
 			}
 			_, ping := d.(driver.Pinger)
 			if _, ok := bounded.(driver.Pinger); ok != ping {

@@ -94,6 +94,8 @@ type Harness struct {
 type Lacks struct {
 	// Get: hits cost a script instead of a plain GET. See [driver.Getter].
 	Get string
+	// GetBytes: a hit of a cache of byte slices is copied. See [driver.BytesGetter].
+	GetBytes string
 	// Bound: each call costs a goroutine. See [driver.Bounder].
 	Bound string
 	// Ping: a health check costs a script. See [driver.Pinger].
@@ -280,6 +282,7 @@ func checkDeclaration(t *testing.T, h Harness) {
 	e := newEnv(t, h, false)
 	d := e.driver()
 	_, get := d.(driver.Getter)
+	_, getBytes := d.(driver.BytesGetter)
 	_, bound := d.(driver.Bounder)
 	_, ping := d.(driver.Pinger)
 	_, batch := d.(driver.Batcher)
@@ -290,6 +293,7 @@ func checkDeclaration(t *testing.T, h Harness) {
 		why  string
 	}{
 		{"Get", get, h.Lacks.Get},
+		{"GetBytes", getBytes, h.Lacks.GetBytes},
 		{"Bound", bound, h.Lacks.Bound},
 		{"Ping", ping, h.Lacks.Ping},
 		{"Wake", canWake(d), h.Lacks.Wake},

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasecache/leasecache"
@@ -283,6 +284,38 @@ var valueCases = []testCase{
 				}
 			}
 			e.wantStored("k", "value")
+		},
+	},
+	{
+		name: "OneCallerCannotChangeAnothersHit", cache: true,
+		rule: "Each hit must be a value of its own, also when reads share a round trip, so that changing it changes nobody else's.",
+		run: func(e *env) {
+			for _, share := range []bool{false, true} {
+				c := newCache[[]byte](e, e.driver(), leasecache.Options{ShareReads: share})
+				// A value, an empty one, and one that is stored in another form.
+				for _, value := range []string{"value", "", "\x00value"} {
+					key := fmt.Sprintf("k%v%q", share, value)
+					load := func(context.Context) ([]byte, error) { return []byte(value), nil }
+					if _, err := c.Get(e.ctx, key, load); err != nil {
+						e.Fatalf("Get: %v", err)
+					}
+					var wg sync.WaitGroup
+					for range 32 {
+						wg.Go(func() {
+							for range 10 {
+								v, err := c.Get(e.ctx, key, load)
+								if err != nil || string(v) != value || v == nil {
+									e.Errorf("Get returned %q, %v; want %q, which no other caller has changed", v, err, value)
+								}
+								for i := range v {
+									v[i] = 'X'
+								}
+							}
+						})
+					}
+					wg.Wait()
+				}
+			}
 		},
 	},
 }

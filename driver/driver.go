@@ -85,6 +85,16 @@ type Getter interface {
 	Get(ctx context.Context, key string) (value string, ok bool, err error)
 }
 
+// BytesGetter is an optional ability beside [Getter]: a plain GET whose value the
+// caller may change. Without it, package leasecache copies the value of each hit
+// of a cache of byte slices.
+//
+// GetBytes is Get in all else. The client and the driver must not use the bytes
+// again, and nothing else may share them.
+type BytesGetter interface {
+	GetBytes(ctx context.Context, key string) (value []byte, ok bool, err error)
+}
+
 // Bounder is an optional ability: calls that end in time without help.
 //
 // Bound returns an Evaler over the same client, with the same abilities, whose

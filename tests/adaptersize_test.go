@@ -31,6 +31,7 @@ var optionalFiles = map[string]string{
 	"faults.go":   "", // what keeps faults of the client away
 	"get.go":      "Get",
 	"getbatch.go": "GetBatch",
+	"getbytes.go": "GetBytes",
 	"open.go":     "Close", // a client by DSN, which is closed
 	"ping.go":     "Ping",
 
@@ -44,7 +45,7 @@ var requiredMethods = []string{"Eval", "Adopt", "Open", "Validate", "Add", "Remo
 
 func TestTheRequiredPartOfAnAdapterIsSmall(t *testing.T) {
 	abilities := slices.DeleteFunc(driverMethods(t), func(m string) bool { return slices.Contains(requiredMethods, m) })
-	if want := []string{"Bound", "Close", "EvalBatch", "Get", "GetBatch", "Ping", "Subscribe", "Track"}; !isSubset(want, abilities) {
+	if want := []string{"Bound", "Close", "EvalBatch", "Get", "GetBatch", "GetBytes", "Ping", "Subscribe", "Track"}; !isSubset(want, abilities) {
 		t.Fatalf("package driver has the abilities %q, want at least %q, or this test shows nothing", abilities, want)
 	}
 	for _, dir := range clientAdapters(t) {

@@ -184,6 +184,9 @@ func TestLacksAreAsTheTableSays(t *testing.T) {
 			for _, f := range row.forms {
 				d := f.open(t, s.Addr)
 				_, get := d.(driver.Getter)
+				if _, getBytes := d.(driver.BytesGetter); getBytes != get {
+					t.Errorf("%s: Get %v, GetBytes %v; the table has one column for both", f.name, get, getBytes)
+				}
 				_, bound := d.(driver.Bounder)
 				_, batch := d.(driver.Batcher)
 				if _, batchGet := d.(driver.BatchGetter); batchGet != batch {

@@ -102,6 +102,14 @@ func (e opened) Get(ctx context.Context, key string) (string, bool, error) {
 	return e.evaler.Get(ctx, key)
 }
 
+// GetBytes implements [driver.BytesGetter].
+func (e opened) GetBytes(ctx context.Context, key string) ([]byte, bool, error) {
+	if err := e.check(); err != nil {
+		return nil, false, err
+	}
+	return e.evaler.GetBytes(ctx, key)
+}
+
 // Ping implements [driver.Pinger].
 func (e opened) Ping(ctx context.Context) error {
 	if err := e.check(); err != nil {

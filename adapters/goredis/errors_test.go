@@ -60,7 +60,7 @@ func TestErrorsOfACallAreSortedIntoThree(t *testing.T) {
 				}
 				e := evaler{client: clientFunc(func(context.Context, redis.Cmder) error { return cause })}
 				_, evalErr := eval(t.Context(), e)
-				_, _, getErr := e.get(t.Context(), "k")
+				_, _, getErr := e.getString(t.Context(), "k")
 				for name, err := range map[string]error{"Eval": evalErr, "Get": getErr} {
 					if !errors.Is(err, tt.err) {
 						t.Errorf("%s: %v does not wrap the client's own error", name, err)
@@ -89,7 +89,7 @@ func TestAnErrorThatTheClientLeavesInTheCommandCounts(t *testing.T) {
 	if _, err := eval(t.Context(), e); !errors.Is(err, io.EOF) {
 		t.Errorf("Eval: %v, want EOF", err)
 	}
-	if _, _, err := e.get(t.Context(), "k"); !errors.Is(err, io.EOF) {
+	if _, _, err := e.getString(t.Context(), "k"); !errors.Is(err, io.EOF) {
 		t.Errorf("Get: %v, want EOF", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestANilReplyIsNoErrorEvenWhenAHookWrapsIt(t *testing.T) {
 	if r, err := eval(t.Context(), e); r.Kind() != driver.KindNil || err != nil {
 		t.Errorf("Eval: got %v, %v; want nil", r, err)
 	}
-	if _, ok, err := e.get(t.Context(), "k"); ok || err != nil {
+	if _, ok, err := e.getString(t.Context(), "k"); ok || err != nil {
 		t.Errorf("Get: got %v, %v; want that there is none", ok, err)
 	}
 }

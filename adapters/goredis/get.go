@@ -10,11 +10,21 @@ import (
 )
 
 // Get implements [driver.Getter].
-func (e getter) Get(ctx context.Context, key string) (string, bool, error) { return e.get(ctx, key) }
+func (e getter) Get(ctx context.Context, key string) (string, bool, error) {
+	return e.getString(ctx, key)
+}
 
 // Get implements [driver.Getter].
 func (e getBounder) Get(ctx context.Context, key string) (string, bool, error) {
-	return e.get(ctx, key)
+	return e.getString(ctx, key)
+}
+
+func (e evaler) getString(ctx context.Context, key string) (string, bool, error) {
+	cmd, err := e.get(ctx, key)
+	if cmd == nil {
+		return "", false, err
+	}
+	return cmd.Val(), true, nil
 }
 
 // onceGet is a GET that is not repeated. A side effect of NoRetry matters too:
@@ -31,10 +41,10 @@ type getCall struct {
 	args [2]any
 }
 
-// get returns the value of key. It is the path of every hit.
-func (e evaler) get(ctx context.Context, key string) (string, bool, error) {
+// get returns a GET of key that found a value, or nil. It is the path of every hit.
+func (e evaler) get(ctx context.Context, key string) (*redis.StringCmd, error) {
 	if err := ctx.Err(); err != nil {
-		return "", false, driver.NotSent(err)
+		return nil, driver.NotSent(err)
 	}
 	g := &getCall{args: [2]any{"get", key}}
 	call := e.bound.context(ctx, &g.ctx)
@@ -48,12 +58,12 @@ func (e evaler) get(ctx context.Context, key string) (string, bool, error) {
 	}
 	switch {
 	case err == nil:
-		return g.cmd.Val(), true, nil
+		return g.cmd.StringCmd, nil
 	case errors.Is(err, redis.Nil):
-		return "", false, nil
+		return nil, nil
 	}
 	e.reload(call, err)
-	return "", false, callError(ctx, call, err)
+	return nil, callError(ctx, call, err)
 }
 
 // readsPrimary reports whether a GET through c is certainly answered by the

@@ -78,8 +78,8 @@ func (opener) Adopt(client any) (driver.Evaler, bool, error) {
 var errNil = errors.New("miniredis: the *miniredis.Miniredis is nil: hand over one that runs, such as miniredis.RunT(t)")
 
 // Wrap returns an Evaler over a miniredis that already runs. It has the
-// abilities [driver.Getter], [driver.Bounder], [driver.Batcher],
-// [driver.BatchGetter] and [driver.Pinger], but no
+// abilities [driver.Getter], [driver.BytesGetter], [driver.Bounder],
+// [driver.Batcher], [driver.BatchGetter] and [driver.Pinger], but no
 // [driver.Closer]: whoever started m closes it. If m was not started yet, Wrap
 // starts it without a listener, as its Dial method does. If m is nil, every
 // call fails, and says so.
@@ -100,8 +100,9 @@ func Wrap(m *miniredis.Miniredis) driver.Evaler {
 }
 
 // Server is an embedded server and a client of it. It implements
-// [driver.Evaler], [driver.Getter], [driver.Bounder], [driver.Batcher],
-// [driver.BatchGetter], [driver.Pinger] and [driver.Closer], and is safe for concurrent use.
+// [driver.Evaler], [driver.Getter], [driver.BytesGetter], [driver.Bounder],
+// [driver.Batcher], [driver.BatchGetter], [driver.Pinger] and [driver.Closer], and
+// is safe for concurrent use.
 type Server struct {
 	evaler
 	node  *node
@@ -303,6 +304,12 @@ func got(reply driver.Reply) (value string, ok bool, err error) {
 		return "", false, fmt.Errorf("miniredis: GET replied with an unexpected %v", reply.Kind())
 	}
 	return value, true, nil
+}
+
+// GetBytes implements [driver.BytesGetter].
+func (e *evaler) GetBytes(ctx context.Context, key string) (value []byte, ok bool, err error) {
+	v, ok, err := e.Get(ctx, key)
+	return []byte(v), ok, err
 }
 
 // Ping implements [driver.Pinger].

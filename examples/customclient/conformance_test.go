@@ -24,6 +24,7 @@ func TestConformance(t *testing.T) {
 		},
 		Lacks: conformance.Lacks{
 			Get:      "this client has scripts only, so a hit is a script",
+			GetBytes: "this client has scripts only, so a hit is a script",
 			Bound:    "calls end with their context, and package leasecache bounds that, with a goroutine for each call",
 			Ping:     "this client has scripts only, so a ping is a script",
 			Batch:    "this client sends one command at a time, so the calls of a batch are a few at a time",

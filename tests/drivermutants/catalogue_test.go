@@ -459,6 +459,39 @@ var catalogue = []mutant{
 		}
 	}},
 
+	{"finds bytes where there are none", "GetBytesReturnsTheValue", func(c *client) {
+		c.getBytes = func(c *client, ctx context.Context, key string) ([]byte, bool, error) {
+			value, _, err := c.doGetBytes(ctx, key)
+			return value, err == nil, err
+		}
+	}},
+	{"returns bytes that it keeps", "GetBytesAreTheCallers", func(c *client) {
+		var mu sync.Mutex
+		kept := map[string][]byte{}
+		c.getBytes = func(c *client, ctx context.Context, key string) ([]byte, bool, error) {
+			value, ok, err := c.doGetBytes(ctx, key)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(kept[key]) != len(value) {
+				kept[key] = value
+			}
+			return kept[key], ok, err
+		}
+	}},
+	{"returns bytes of its read buffer", "GetBytesAreTheCallers", func(c *client) {
+		buffer := make([]byte, 0, 2<<20)
+		c.getBytes = func(c *client, ctx context.Context, key string) ([]byte, bool, error) {
+			value, ok, err := c.doGetBytes(ctx, key)
+			buffer = append(buffer[:0], value...)
+			return buffer, ok, err
+		}
+	}},
+	{"sends GET for bytes when the context is done", "GetBytesSortsItsErrors", func(c *client) {
+		c.getBytes = func(c *client, ctx context.Context, key string) ([]byte, bool, error) {
+			return c.doGetBytes(context.WithoutCancel(ctx), key)
+		}
+	}},
+
 	{"loses Get by Bound", "BoundKeepsTheAbilities", bounds(func(b *client) driver.Evaler {
 		return struct {
 			driver.Evaler

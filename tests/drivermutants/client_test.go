@@ -38,16 +38,18 @@ type client struct {
 // steps are what a call consists of. Each field has the default of its name,
 // such as client.doEval for eval.
 type steps struct {
-	eval    func(c *client, ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error)
-	get     func(c *client, ctx context.Context, key string) (string, bool, error)
-	ping    func(c *client, ctx context.Context) error
-	limit   func(c *client, d time.Duration) driver.Evaler
-	command func(name, script string, keys, args []string) []string
-	unknown func(err error) bool // tells whether the server does not know the script
-	send    func(c *client, ctx context.Context, command ...string) (resp.Value, error)
-	trip    func(cn *conn, ctx context.Context, command []string) (v resp.Value, reusable bool, err error)
-	reply   func(v resp.Value) (driver.Reply, error)
-	track   func(c *client, ctx context.Context, t *tracked) (io.Closer, error)
+	eval func(c *client, ctx context.Context, s *driver.Script, keys, args []string) (driver.Reply, error)
+	get  func(c *client, ctx context.Context, key string) (string, bool, error)
+	ping func(c *client, ctx context.Context) error
+	// As the others, of GetBytes.
+	getBytes func(c *client, ctx context.Context, key string) ([]byte, bool, error)
+	limit    func(c *client, d time.Duration) driver.Evaler
+	command  func(name, script string, keys, args []string) []string
+	unknown  func(err error) bool // tells whether the server does not know the script
+	send     func(c *client, ctx context.Context, command ...string) (resp.Value, error)
+	trip     func(cn *conn, ctx context.Context, command []string) (v resp.Value, reusable bool, err error)
+	reply    func(v resp.Value) (driver.Reply, error)
+	track    func(c *client, ctx context.Context, t *tracked) (io.Closer, error)
 
 	evalBatch func(c *client, ctx context.Context, calls []driver.Call) []driver.Result
 	getBatch  func(c *client, ctx context.Context, keys []string) []driver.GetResult
@@ -56,7 +58,7 @@ type steps struct {
 
 func newClient(addr string) *client {
 	return &client{addr: addr, pool: newPool(addr, 16), ears: newEars(), steps: &steps{
-		eval: (*client).doEval, get: (*client).doGet, ping: (*client).doPing, limit: (*client).doLimit,
+		eval: (*client).doEval, get: (*client).doGet, getBytes: (*client).doGetBytes, ping: (*client).doPing, limit: (*client).doLimit,
 		command: command, unknown: isNoScript, send: (*client).doSend, trip: (*conn).roundTrip, reply: reply,
 		track: (*client).doTrack, evalBatch: (*client).doEvalBatch, getBatch: (*client).doGetBatch, pipeline: (*client).doPipeline,
 	}}
@@ -70,6 +72,11 @@ func (c *client) Eval(ctx context.Context, s *driver.Script, keys, args []string
 // Get implements [driver.Getter].
 func (c *client) Get(ctx context.Context, key string) (string, bool, error) {
 	return c.get(c, ctx, key)
+}
+
+// GetBytes implements [driver.BytesGetter].
+func (c *client) GetBytes(ctx context.Context, key string) ([]byte, bool, error) {
+	return c.getBytes(c, ctx, key)
 }
 
 // Ping implements [driver.Pinger].
@@ -117,6 +124,11 @@ func (c *client) doGet(ctx context.Context, key string) (string, bool, error) {
 	r, err := c.run(call, []string{"GET", key})
 	value, ok := r.Str()
 	return value, ok, err
+}
+
+func (c *client) doGetBytes(ctx context.Context, key string) ([]byte, bool, error) {
+	value, ok, err := c.get(c, ctx, key)
+	return []byte(value), ok, err
 }
 
 func (c *client) doPing(ctx context.Context) error {

@@ -17,11 +17,11 @@ run() {
 cd tests
 case ${1:-all} in
 drivers) run -race -parallel=2 ./drivermutants ;; # some faults only the race detector sees every time
-scripts) run -parallel=4 ./mutants ;; # they wait more than they work
+scripts) run -parallel=6 ./mutants ;; # they wait more than they work
 all)
 	failed=0
 	run -race -parallel=2 ./drivermutants || failed=1
-	run -parallel=4 ./mutants || failed=1
+	run -parallel=6 ./mutants || failed=1
 	exit "$failed"
 	;;
 *)

@@ -8,7 +8,6 @@ package mutants
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,9 +50,11 @@ func TestNoMutantSurvives(t *testing.T) {
 	)
 	dir := t.TempDir()
 
-	// What is red must be so because of the mutant.
-	base := build(t, root, filepath.Join(dir, "base"), "")
-	out, err := run(t, root, base, env, ".")
+	// What is red must be so because of the mutant. And no mutant may be there that
+	// was not asked for.
+	binary := filepath.Join(dir, "suite.test")
+	build(t, root, binary, weave(t, root, dir))
+	out, err := run(t, root, binary, env, ".")
 	if err != nil {
 		t.Fatalf("the tests are red without a mutant:\n%s", out)
 	}
@@ -67,7 +69,7 @@ func TestNoMutantSurvives(t *testing.T) {
 		for i, m := range catalogue {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
-				binary, env := m.make(t, root, base, env)
+				env := slices.Concat(env, m.environment(t, root, i))
 				verdicts[i] = m.test
 				if out, err := run(t, root, binary, env, pattern(m.test)); err == nil {
 					verdicts[i] = "SURVIVED " + m.test
@@ -88,52 +90,36 @@ func TestNoMutantSurvives(t *testing.T) {
 	fmt.Printf("mutants: %d of %d turned a named test red\n", red, len(catalogue))
 }
 
-// make returns the binary with the mutant in it, and the environment to run it in.
-// Scripts are replaced when the binary starts; for all else there is a build of
-// its own.
-func (m mutant) make(t *testing.T, root, base string, env []string) (binary string, _ []string) {
+// environment returns what makes the build run with the mutant.
+func (m mutant) environment(t *testing.T, root string, number int) []string {
 	t.Helper()
-	path := filepath.Join(root, m.file)
-	source, err := os.ReadFile(path)
+	script, ok := strings.CutSuffix(filepath.Base(m.file), ".lua")
+	if !ok {
+		return []string{mutantEnv + "=" + strconv.Itoa(number)}
+	}
+	text, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(source), m.old); n != 1 {
-		t.Fatalf("mutant %q: %q stands %d times in %s; want once", m.name, m.old, n, m.file)
-	}
-	changed := strings.Replace(string(source), m.old, m.new, 1)
-	if script, ok := strings.CutSuffix(filepath.Base(m.file), ".lua"); ok {
-		return base, append(slices.Clip(env), "LEASECACHE_MUTANT_SCRIPT="+script, "LEASECACHE_MUTANT_SOURCE="+changed)
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "changed-"+filepath.Base(m.file))
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return build(t, root, filepath.Join(dir, "mutant"), overlay), env
+	return []string{"LEASECACHE_MUTANT_SCRIPT=" + script, "LEASECACHE_MUTANT_SOURCE=" + m.change(t, string(text))}
 }
 
-func build(t *testing.T, root, binary, overlay string) string {
+// change returns the text of the file, changed.
+func (m mutant) change(t *testing.T, text string) string {
 	t.Helper()
-	// It is built for one short run: neither debug information nor speed is worth its time.
-	args := []string{"test", "-c", "-tags=mutants", "-ldflags=-s -w", "-gcflags=github.com/leasecache/...=-N -l", "-o", binary}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
+	if n := strings.Count(text, m.old); n != 1 {
+		t.Fatalf("mutant %q: %q stands %d times in %s; want once", m.name, m.old, n, m.file)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append(args, "./mutants/suite")...)
+	return strings.Replace(text, m.old, m.new, 1)
+}
+
+func build(t *testing.T, root, binary, overlay string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=mutants", "-overlay", overlay, "-o", binary, "./mutants/suite")
 	cmd.Dir = filepath.Join(root, "tests")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("a mutant must compile: %v\n%s", err, out)
+		t.Fatalf("the mutants must compile: %v\n%s", err, out)
 	}
-	return binary
 }
 
 // run runs one test; the error says that it was red.

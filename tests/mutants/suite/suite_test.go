@@ -1,9 +1,8 @@
 //go:build mutants
 
 // Package suite is what runs under each mutant: the conformance suite with one
-// driver, and what needs users with few rights. It is small, because it is built
-// once for each mutant of the core. Those of the scripts share one build, and
-// name theirs in the environment.
+// driver, and what needs users with few rights. One build has all mutants; the
+// environment names the one that it runs with.
 package suite
 
 import (

@@ -18,7 +18,7 @@ func (e full) GetBatch(ctx context.Context, keys []string) []driver.GetResult {
 			r := &results[i]
 			switch v := v.(type) {
 			case []byte:
-				r.Value, r.OK = string(v), true
+				r.Value, r.OK = asString(v), true
 			case nil:
 				r.Err = err
 			default:

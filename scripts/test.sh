@@ -74,7 +74,7 @@ done
 
 # The cases of the suite wait more than they work, so many more run at a time than there are processors.
 heading "matrix"
-run=(go test -race -count=1 -timeout="$limit" -parallel=$((12 * $(getconf _NPROCESSORS_ONLN))) -run="$cells")
+run=(go test -race -count=1 -timeout="$limit" -parallel=$((4 * $(getconf _NPROCESSORS_ONLN))) -run="$cells")
 (cd tests && "${run[@]}" .) || failed+=("the matrix")
 
 [[ $mode != full ]] || { heading "release" && scripts/release-check.sh; } || failed+=("the release: make release-check")

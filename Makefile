@@ -59,6 +59,18 @@ mutants: ## Run the conformance suite on broken drivers; the case of the broken 
 script-mutants: ## Remove each condition of the scripts in turn; a test must notice.
 	@scripts/mutants.sh scripts
 
+.PHONY: model
+model: ## Check the model of the protocol with spin, exhaustively for its bounds: see docs/correctness.md.
+	@scripts/model.sh
+
+.PHONY: model-quick
+model-quick: ## The same with smaller bounds, in about a minute.
+	@scripts/model.sh quick
+
+.PHONY: model-mutants
+model-mutants: ## Weaken each rule of the model in turn; spin must find a counterexample, which is drawn in docs/correctness.md.
+	@scripts/model.sh mutants
+
 .PHONY: release-check
 release-check: ## Release every module to a temporary proxy, at VERSION (v0.1.0), and use it from there as users would.
 	@scripts/release-check.sh $(VERSION)

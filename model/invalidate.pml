@@ -1,0 +1,46 @@
+/* Invalidate, invalidate.go. It is executed at any time, and returns at any time after that. Who starts when it was executed
+ * gets no less than who starts when it has returned, so the epoch begins with the execution. What is left of the return is
+ * that the process detaches the loads that were overtaken, if it is one of ours. */
+
+byte overtakes;              /* executed, and not returned yet */
+
+/* invalidate.go, overtake. */
+inline overtake(p, k) {
+	find_flight(p, k, 0);
+	g = found;
+	if
+	:: g != NOFLIGHT && F[g].st == LOADING ->
+		printf("@p%d|Invalidate returns, and detaches flight %d\n", p, g % NF);
+		F[g].table = 0;
+		n = 0;
+		EACH_WAITER(g)
+			if :: !IS_BEFORE(w, g) -> n++ :: else fi
+		NEXT_WAITER;
+		if
+		:: n > 0 ->
+			join_flight(p, k, 0);
+			EACH_WAITER(g)
+				if :: !IS_BEFORE(w, g) -> R[w].at = found % NF :: else fi
+			NEXT_WAITER
+		:: else
+		fi
+	:: else
+	fi
+}
+
+#define OVERTAKEN(p, k) (overtakes > 0 && HAS_LOAD(p, k))
+
+active [1] proctype Invalidator() {
+	byte p, k;
+end:
+	do
+	:: d_step { invalidations > 0 ->
+		invalidations--; overtakes++;
+		printf("@x|invalidate\n");
+		invalidate_script(0); END }
+	:: d_step { overtakes > 0 -> overtakes--; overtake(0, 0); END }
+#if NP > 1
+	:: d_step { overtakes > 0 -> overtakes--; overtake(1, 0); END }
+#endif
+	od
+}

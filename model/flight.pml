@@ -5,23 +5,6 @@
  * sends a read or begins a load, the bit becomes 1 for all who wait anywhere in the process, because the number that it
  * takes is larger than theirs. It is 0 for who arrives later, and for a flight that is new. */
 
-#define NOFLIGHT 255
-
-/* Calls for every reader w that waits in flight f: EACH_WAITER(f) ... NEXT_WAITER. */
-#define EACH_WAITER(f) \
-	w = PROCESS(f) * NR; \
-	do \
-	:: w < PROCESS(f) * NR + NR -> \
-		if \
-		:: R[w].st == WAITING && R[w].at == (f) % NF ->
-#define NEXT_WAITER \
-		:: else \
-		fi; \
-		w++ \
-	:: else -> break \
-	od
-#define IS_BEFORE(r, f) ((R[r].before >> ((f) % NF)) & 1)
-
 /* n: how many wait in f. */
 inline count_waiters(f) {
 	n = 0;
@@ -44,7 +27,7 @@ inline take_number(f) {
 
 inline clear_flight(f) {
 	F[f].st = NONE; F[f].table = 0; F[f].slot = 0; F[f].asked = 0; F[f].nth = 0; F[f].nonce = 0; F[f].code = 0;
-	F[f].tag = 0; F[f].bytes = 0; F[f].lost = 0;
+	F[f].tag = 0; F[f].present = 0; F[f].bytes = 0; F[f].lost = 0;
 #ifdef MARKS
 	F[f].mark = 0; F[f].over = 0;
 #endif
@@ -233,7 +216,12 @@ inline begin_load(f, b) {
 		spare(f);
 #endif
 #ifdef UNLEASED
-		note_leader(f);
+		w = PROCESS(f) * NR;
+		do
+		:: R[w].st != WAITING || R[w].at != (f) % NF -> w++
+		:: else -> break
+		od;
+		F[f].leader = 1 + w % NR; /* load.go, first: readers arrive in order */
 #endif
 #ifndef M_NUMBER_AFTER_LOAD
 		take_number(f);
@@ -278,12 +266,17 @@ inline send_fill(f) {
 }
 
 #define GIVES_UNCACHED false
+#ifdef M_JOIN_UNFILLED
+#define MAY_TAKE_UNCACHED || true
+#else
+#define MAY_TAKE_UNCACHED
+#endif
 /* fill.go, finish: those who were there before the load began get its value, marked as not cached. The others move on. */
 inline finish_uncached(f) {
 	F[f].table = 0;
 	EACH_WAITER(f)
 		if
-		:: IS_BEFORE(w, f) || (GIVES_UNCACHED) -> give(w, UNCACHED, F[f].tag)
+		:: IS_BEFORE(w, f) MAY_TAKE_UNCACHED -> give(w, UNCACHED, F[f].tag)
 		:: else -> in_vain(w)
 		fi
 	NEXT_WAITER
@@ -299,7 +292,8 @@ inline finish_uncached(f) {
 #else
 #define REJECTED_HOW UNCACHED
 #endif
-/* fill.go, filled, by the reply in F[f].code. tag is that of the value that was cached when the fill was executed. */
+/* fill.go, filled, by the reply in F[f].code. Where another's value is present, everyone gets what a read would have found
+ * that was sent with the fill. */
 inline filled(f) {
 	F[f].table = 0;
 	REMEMBER_KEY(f)
@@ -312,7 +306,8 @@ inline filled(f) {
 			fi
 		NEXT_WAITER
 	:: else ->
-		EACH_WAITER(f) give(w, CACHED, F[f].tag) NEXT_WAITER
+		tag = (F[f].code == PRESENT -> F[f].present : F[f].tag);
+		EACH_WAITER(f) give(w, CACHED, tag) NEXT_WAITER
 	fi;
 	clear_flight(f);
 	move_on(f, 0)
@@ -339,31 +334,12 @@ end:
 #else
 	:: d_step { F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, BYTES(f)); END }
 #endif
-	:: d_step { F[f].st == LOADING -> send_fill(f); END }
-	:: d_step { F[f].st == FILLED -> filled(f); END }
-	od
-}
-
-/* A reader arrives. Readers of a process are alike, and so are processes: they arrive in order. */
-#define MAY_ARRIVE(r) (R[r].st == IDLE && ((r) % NR == 0 || R[(r) - 1].st != IDLE) && ((r) % NR != 0 || (r) < NR || R[(r) - NR].st != IDLE))
-
-inline arrive(r, queued) {
-	R[r].must = SETTLED(RKEY(r));
-	join_flight((r) / NR, RKEY(r), queued);
-	R[r].st = WAITING; R[r].at = found % NF; R[r].before = 0;
-	printf("@p%d|reader %d arrives in epoch %d, joins flight %d\n", (r) / NR, (r) % NR, R[r].must, found % NF)
-}
-
-proctype Readers(byte r) {
-end:
-	do
-	:: d_step { MAY_ARRIVE(r) -> arrive(r, 0); END }
-#ifdef LEAVE
-	:: d_step { R[r].st == WAITING && leaves > 0 -> /* flight.go, leave: its context ends */
-		leaves--;
-		printf("@p%d|reader %d leaves\n", (r) / NR, (r) % NR);
-		finish_reader(r); END }
+#ifdef STALE
+	:: d_step { F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 0); F[f].none = (F[f].st == LOADING); END }
+	:: d_step { F[f].st == ANSWERED && F[f].code == COPY -> serve_copy(f); END }
 #endif
-	:: R[r].st == DONE -> break
+	:: d_step { F[f].st == LOADING -> send_fill(f); END }
+	:: d_step { F[f].st == FILLED && F[f].code != REFUSED -> filled(f); END }
 	od
 }
+

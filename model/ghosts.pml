@@ -5,7 +5,7 @@
  * execution of the invalidation it is that the caller gets the reply to. A reader has the epoch in which it arrived. That
  * is stronger than the guarantees: they speak of when Invalidate returns, which is later. */
 
-mtype = { G1, G2_one_lease, G2_two_loads, G3, G3_one_in_vain, G3_mark, G4, G5, bound_of_the_model };
+mtype = { G1, G2_one_lease, G2_two_loads, G3, G3_one_in_vain, G4, G5, bound_of_the_model };
 
 /* The name is printed when a counterexample is replayed. */
 #define CHECK(name, ok) if :: (ok) :: else -> printf("@!|violated: %e\n", name); assert(false) fi
@@ -61,6 +61,19 @@ inline finish_reader(r) {
 /* Reader r gets a value that is no stale copy, loaded in epoch e. */
 inline give(r, how, e) {
 	printf("@p%d|reader %d gets the value of epoch %d, as %d\n", r / NR, r % NR, e, how);
+	CHECK(G3, e >= R[r].must)
+	finish_reader(r)
+}
+
+/* Reader r gets an error that holds no data: the server's, or of a limit. */
+inline give_error(r) {
+	printf("@p%d|reader %d gets an error\n", (r) / NR, (r) % NR);
+	finish_reader(r)
+}
+
+/* Reader r gets the error of a load that began in epoch e, which says something about the source. */
+inline give_failure(r, e) {
+	printf("@p%d|reader %d gets the error of the load of epoch %d\n", (r) / NR, (r) % NR, e);
 	CHECK(G3, e >= R[r].must)
 	finish_reader(r)
 }

@@ -28,16 +28,27 @@ inline overtake(p, k) {
 	fi
 }
 
-#define OVERTAKEN(p, k) (overtakes > 0 && HAS_LOAD(p, k))
+#ifdef MIGRATION
+#define BY_SCRIPT (!migrating && !deleting)
+#else
+#define BY_SCRIPT true
+#endif
 
-active [1] proctype Invalidator() {
-	byte p, k;
+proctype Invalidator() {
 end:
 	do
-	:: d_step { invalidations > 0 ->
+	:: d_step { invalidations > 0 && BY_SCRIPT ->
 		invalidations--; overtakes++;
 		printf("@x|invalidate\n");
 		invalidate_script(0); END }
+#ifdef FAULTS
+	:: d_step { invalidations > 0 && faults > 0 -> /* and a copy of it is about */
+		invalidations--; overtakes++; faults--;
+		printf("@x|invalidate, and it is sent again\n");
+		i = 0; do :: late[i].op != NONE -> i++ :: else -> break od;
+		late[i].op = LATE_INVALIDATE;
+		invalidate_script(0); END }
+#endif
 	:: d_step { overtakes > 0 -> overtakes--; overtake(0, 0); END }
 #if NP > 1
 	:: d_step { overtakes > 0 -> overtakes--; overtake(1, 0); END }

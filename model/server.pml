@@ -47,7 +47,7 @@ inline new_nonce(tok) {
 #define OWN_LEASE(x, tok) ((x) == LEASE(tok))
 #endif
 /* read.lua. tok is looked at only if asks. */
-inline read_script(k, tok, asks, over) {
+inline read_script(k, tok, asks, overmark) {
 	code = MISS; tag = 0; bytes = 0; none = 0; hascopy = 0; nonce = 0; ctag = 0; serial = 0;
 	if
 	:: S[k].v ->
@@ -65,7 +65,7 @@ inline read_script(k, tok, asks, over) {
 		:: held != FREE && !IS_LEASE(held) ->
 			tag = S[k].mtag;
 			if
-			:: !(asks) || over -> held = FREE; tag = 0
+			:: !(asks) || overmark -> held = FREE; tag = 0
 			:: else ->
 				if
 				:: held == MARK_UNSTORED -> code = UNSTORED
@@ -166,12 +166,12 @@ inline forget_copy(k) {
 #else
 #define MAY_RELEASE(k, tok, nn, any) (OWN_LEASE(S[k].lease, tok) && (any || S[k].nonce == nn))
 #endif
-inline release_script(k, tok, nn, any, mark, e) {
+inline release_script(k, tok, nn, any, left, e) {
 	if
 	:: MAY_RELEASE(k, tok, nn, any) ->
-		S[k].lease = mark; S[k].nonce = 0
+		S[k].lease = left; S[k].nonce = 0
 #ifdef MARKS
-		; S[k].mtag = (mark == FREE -> 0 : e)
+		; S[k].mtag = (left == FREE -> 0 : e)
 #endif
 	:: else
 	fi;

@@ -14,6 +14,9 @@
 typedef Entry {              /* what the server keeps for a key */
 	byte lease;
 	unsigned nonce : 2;
+#ifdef MARKS
+	unsigned mtag : 3;       /* ghost: the epoch of the load that left the mark */
+#endif
 	bit v;                   /* there is a value */
 	unsigned vtag : 3;       /* ghost: the epoch in which its load began */
 	bit vbytes;              /* what it is, byte for byte */
@@ -35,6 +38,8 @@ Entry S[NK];
 
 #ifdef MIGRATION
 bit migrating;               /* scripts with several keys are refused */
+bit deleting;                /* the first of two deletions is done */
+byte moves = NMOVE;          /* migrations that may begin */
 #define SETTLED(k) S[k].settled
 #else
 #define SETTLED(k) S[k].epoch  /* value and lease are deleted together */
@@ -51,8 +56,8 @@ bit migrating;               /* scripts with several keys are refused */
 #define RELEASING 7  /* nobody waits any more; its release is on the wire */
 #define ALONE     8  /* a load without a lease runs */
 #define QUEUED    9  /* of kind unleased: it is about to load without a lease */
-#define ADRIFT    10 /* its process has crashed; its read is on the wire */
-#define ADRIFT_FILL 11 /* the same for a fill */
+#define ADRIFT    10 /* its process has crashed, and its read is on the wire */
+#define ADRIFT_FILL 11 /* the same for its fill */
 
 /* Replies to a read, read.lua. To a fill: REJECTED, ACCEPTED, PRESENT, fill.lua. */
 #define MISS     0
@@ -77,6 +82,7 @@ typedef Flight {
 	unsigned nonce : 2;
 	unsigned code : 3;       /* the reply */
 	unsigned tag : 3;        /* ghost: of the value that it got or loaded */
+	unsigned present : 3;    /* ghost: of the value that its fill found in its place */
 	bit bytes;
 	bit lost;                /* ghost: the lease has expired, or was invalidated */
 #ifdef MARKS
@@ -100,6 +106,23 @@ typedef Flight {
 #endif
 };
 Flight F[NP * NF];
+
+#ifdef FAULTS
+/* A late copy: a request that its sender has sent again, or has given up. It is executed at any later time, or never. */
+#define LATE_READ       1
+#define LATE_FILL       2
+#define LATE_RELEASE    3
+#define LATE_INVALIDATE 4
+typedef Late {
+	unsigned op : 3;
+	byte token;
+	unsigned nonce : 2;
+	unsigned tag : 3;
+	bit bytes;
+	bit unknown;
+};
+Late late[NFAULT];
+#endif
 
 #if NK > 1
 #define KEY(f) F[f].key
@@ -135,6 +158,23 @@ Reader R[NP * NR];
 #define RKEY(w) 0
 #endif
 
+#define NOFLIGHT 255
+
+/* Calls for every reader w that waits in flight f: EACH_WAITER(f) ... NEXT_WAITER. */
+#define EACH_WAITER(f) \
+	w = PROCESS(f) * NR; \
+	do \
+	:: w < PROCESS(f) * NR + NR -> \
+		if \
+		:: R[w].st == WAITING && R[w].at == (f) % NF ->
+#define NEXT_WAITER \
+		:: else \
+		fi; \
+		w++ \
+	:: else -> break \
+	od
+#define IS_BEFORE(r, f) ((R[r].before >> ((f) % NF)) & 1)
+
 /* What is left of the bounds. */
 byte invalidations = NINV;
 byte expiries = NEXP;
@@ -143,6 +183,16 @@ byte faults = NFAULT;
 #endif
 #ifdef LEAVE
 byte leaves = NLEAVE;
+#endif
+#ifdef CRASH
+byte crashes = NCRASH;
+#endif
+#ifdef MARKS
+byte failures = NFAIL;
+#endif
+#ifdef UNLEASED
+byte bounds = NBOUND;        /* wait bounds that pass */
+byte outages = NOUTAGE;      /* reads that the server does not answer, because it is down */
 #endif
 
 /* Scratch, set and used within one step. It is no part of a state. For a search that looks breadth first spin cannot leave

@@ -8,7 +8,14 @@
 #endif
 inline execute_read(f) {
 	t = (f) * NTOK + F[f].nth;
+#ifdef MIGRATION
+	if
+	:: migrating -> code = REFUSED; tag = 0; nonce = 0
+	:: else -> read_script(KEY(f), t, F[f].asked, IS_OVER(f))
+	fi;
+#else
 	read_script(KEY(f), t, F[f].asked, IS_OVER(f));
+#endif
 	F[f].code = code; F[f].tag = tag; F[f].nonce = nonce; F[f].lost = 0; F[f].st = ANSWERED;
 #ifdef STALE
 	F[f].none = none; F[f].hascopy = hascopy; F[f].ctag = ctag; F[f].serial = serial;
@@ -28,11 +35,21 @@ inline execute_read(f) {
 inline execute_fill(f) {
 	printf("@x|fill of p%d flight %d\n", PROCESS(f), (f) % NF);
 	t = (f) * NTOK + F[f].nth;
+#ifdef MIGRATION
+	if
+	:: migrating -> code = REFUSED; tag = 0; print_entry(KEY(f))
+	:: else -> fill_script(KEY(f), t, F[f].nonce, F[f].tag, F[f].bytes, IS_NONE(f))
+	fi;
+#else
 	fill_script(KEY(f), t, F[f].nonce, F[f].tag, F[f].bytes, IS_NONE(f));
-	F[f].code = code; F[f].st = FILLED; F[f].nth = 0; F[f].nonce = 0; F[f].bytes = 0;
-	if :: code == PRESENT -> F[f].tag = tag :: else fi
+#endif
+	F[f].code = code; F[f].st = FILLED; F[f].present = (code == PRESENT -> tag : 0);
+	printf("@+|: outcome %d\n", code)
+#ifdef FORGETS_FILL /* it is not sent again, nor released */
+	; F[f].nth = 0; F[f].nonce = 0; F[f].bytes = 0
 #ifdef STALE
 	; F[f].none = 0
+#endif
 #endif
 }
 
@@ -58,5 +75,10 @@ end:
 	:: d_step { F[f].st == SENT -> execute_read(f); END }
 	:: d_step { F[f].st == FILLING -> execute_fill(f); END }
 	:: d_step { F[f].st == RELEASING -> execute_release(f); clear_flight(f); END }
+#ifdef CRASH
+	:: d_step { F[f].st == ADRIFT -> execute_read(f); clear_flight(f); END }
+	:: d_step { F[f].st == ADRIFT_FILL -> execute_fill(f); clear_flight(f); END }
+	:: d_step { F[f].st == ADRIFT || F[f].st == ADRIFT_FILL -> printf("@x|the request is lost\n"); clear_flight(f); END }
+#endif
 	od
 }

@@ -3,7 +3,9 @@
 
 /* No flight has the lease of key k, or will learn that it has. */
 #define OWNER(k) F[TOKEN(S[k].lease) / NTOK]
-#define NOT_OWNED(k) (OWNER(k).nth != TOKEN(S[k].lease) % NTOK || OWNER(k).st == NONE || OWNER(k).st == ADRIFT || OWNER(k).st == ADRIFT_FILL)
+#define KEEPS_TOKEN(f) ((f.st == SENT || f.st == ANSWERED) && f.asked || f.st == LOADING || f.st == FILLING || \
+	f.st == FILLED && f.code == REFUSED || f.st == RELEASING)
+#define NOT_OWNED(k) (OWNER(k).nth != TOKEN(S[k].lease) % NTOK || !(KEEPS_TOKEN(OWNER(k))))
 
 inline expire_lease(k) {
 	if
@@ -21,10 +23,16 @@ inline expire_value(k) {
 	print_entry(k)
 }
 
+#if defined(NO_EXPIRY) || defined(M_LEASE_WITHOUT_END)
+#define LEASES_END false
+#else
+#define LEASES_END true
+#endif
+
 proctype Time(byte k) {
 end:
 	do
-	:: d_step { IS_LEASE(S[k].lease) && (expiries > 0 || NOT_OWNED(k)) -> expire_lease(k); END }
+	:: d_step { IS_LEASE(S[k].lease) && LEASES_END && (expiries > 0 || NOT_OWNED(k)) -> expire_lease(k); END }
 	:: d_step { S[k].v && expiries > 0 -> expire_value(k); END }
 	od
 }

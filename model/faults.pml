@@ -34,7 +34,7 @@ inline read_failed(f) {
 
 /* fill.go, filled, with an error. */
 #ifdef M_UNKNOWN_IS_CACHED
-#define GIVE_AFTER_UNKNOWN_FILL(f) EACH_WAITER(f) give(w, CACHED, F[f].tag) NEXT_WAITER
+#define GIVE_AFTER_UNKNOWN_FILL(f) EACH_WAITER(f) give_cached(w, f, F[f].tag) NEXT_WAITER
 #else
 #define GIVE_AFTER_UNKNOWN_FILL(f) finish_uncached(f)
 #endif

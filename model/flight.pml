@@ -43,6 +43,9 @@ inline clear_flight(f) {
 #if NK > 1
 	F[f].key = 0;
 #endif
+#ifdef BATCH
+	F[f].group = 0; F[f].together = 0;
+#endif
 	w = PROCESS(f) * NR;
 	do
 	:: w < PROCESS(f) * NR + NR -> R[w].before = R[w].before & ~(1 << ((f) % NF)); w++
@@ -77,14 +80,16 @@ inline find_slot(p) {
 	fi
 }
 
-/* found: the flight that who moves on or arrives joins; it may be new. */
+/* found: the flight that who moves on or arrives joins; it may be new, isnew. */
 inline join_flight(p, k, queued) {
+	isnew = 0;
 	find_flight(p, k, queued);
 	if
 	:: found == NOFLIGHT ->
 		find_slot(p);
 		CHECK(bound_of_the_model, found != NOFLIGHT)
-		F[found].st = (queued -> QUEUED : LOOK); F[found].table = 1
+		F[found].st = (queued -> QUEUED : LOOK); F[found].table = 1;
+		isnew = 1
 #if NK > 1
 		; F[found].key = k
 #endif
@@ -174,6 +179,9 @@ inline look(f) {
 		if :: F[f].asked -> new_token(f) :: else fi;
 		take_number(f);
 		F[f].st = SENT;
+#ifdef M_LOAD_BEFORE_LEASE
+		F[f].present = S[KEY(f)].epoch;
+#endif
 		printf("@p%d|flight %d sends read, token %d\n", PROCESS(f), (f) % NF, F[f].asked * LEASE((f) * NTOK + F[f].nth))
 	fi
 }
@@ -205,8 +213,13 @@ inline hit(f) {
 	look_again(f)
 }
 
+#ifdef M_LOAD_BEFORE_LEASE
+#define BEGAN(f) F[f].present
+#else
+#define BEGAN(f) S[KEY(f)].epoch
+#endif
 /* fill.go, lead and assume: the lease is the flight's, its load begins, which reads the source. */
-inline begin_load(f, b) {
+inline begin_load(f, content) {
 	count_waiters(f);
 	F[f].code = 0;
 	if
@@ -226,7 +239,7 @@ inline begin_load(f, b) {
 #ifndef M_NUMBER_AFTER_LOAD
 		take_number(f);
 #endif
-		F[f].st = LOADING; F[f].tag = S[KEY(f)].epoch; F[f].bytes = b;
+		F[f].st = LOADING; F[f].tag = BEGAN(f); F[f].bytes = content; F[f].present = 0;
 		printf("@p%d|flight %d loads in epoch %d\n", PROCESS(f), (f) % NF, F[f].tag);
 		check_loads(f)
 	fi
@@ -282,15 +295,21 @@ inline finish_uncached(f) {
 	NEXT_WAITER
 }
 
+/* G4: what is said to be cached is what the fill wrote, or found in its place. */
+inline give_cached(r, f, e) {
+	CHECK(G4, F[f].st == FILLED && (F[f].code == ACCEPTED || F[f].code == PRESENT))
+	give(r, CACHED, e)
+}
+
 #ifdef M_JOIN_REJECTED
 #define MAY_TAKE_REJECTED || true
 #else
 #define MAY_TAKE_REJECTED
 #endif
 #ifdef M_REJECTED_IS_CACHED
-#define REJECTED_HOW CACHED
+#define GIVE_REJECTED(r, f) give_cached(r, f, F[f].tag)
 #else
-#define REJECTED_HOW UNCACHED
+#define GIVE_REJECTED(r, f) give(r, UNCACHED, F[f].tag)
 #endif
 /* fill.go, filled, by the reply in F[f].code. Where another's value is present, everyone gets what a read would have found
  * that was sent with the fill. */
@@ -301,20 +320,16 @@ inline filled(f) {
 	:: F[f].code == REJECTED ->
 		EACH_WAITER(f)
 			if
-			:: IS_BEFORE(w, f) MAY_TAKE_REJECTED -> give_rejected(w, f)
+			:: IS_BEFORE(w, f) MAY_TAKE_REJECTED -> GIVE_REJECTED(w, f)
 			:: else -> in_vain(w)
 			fi
 		NEXT_WAITER
 	:: else ->
 		tag = (F[f].code == PRESENT -> F[f].present : F[f].tag);
-		EACH_WAITER(f) give(w, CACHED, tag) NEXT_WAITER
+		EACH_WAITER(f) give_cached(w, f, tag) NEXT_WAITER
 	fi;
 	clear_flight(f);
 	move_on(f, 0)
-}
-inline give_rejected(r, f) {
-	CHECK(G4, REJECTED_HOW != CACHED)
-	give(r, REJECTED_HOW, F[f].tag)
 }
 
 #ifndef POLL_HELPS
@@ -325,21 +340,21 @@ inline give_rejected(r, f) {
 proctype Flights(byte f) {
 end:
 	do
-	:: d_step { F[f].st == LOOK && POLL_HELPS(f) -> look(f); END }
-	:: d_step { F[f].st == ANSWERED && F[f].code == VALUE -> hit(f); END }
-	:: d_step { F[f].st == ANSWERED && (F[f].code == WAIT || F[f].code == MISS) -> look_again(f); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == LOOK && POLL_HELPS(f) -> look(f); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && F[f].code == VALUE -> hit(f); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && (F[f].code == WAIT || F[f].code == MISS) -> look_again(f); END }
 #ifdef ANYBYTES
-	:: d_step { F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 0); END }
-	:: d_step { F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 1); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 0); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 1); END }
 #else
-	:: d_step { F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, BYTES(f)); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, BYTES(f)); END }
 #endif
 #ifdef STALE
-	:: d_step { F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 0); F[f].none = (F[f].st == LOADING); END }
-	:: d_step { F[f].st == ANSWERED && F[f].code == COPY -> serve_copy(f); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && F[f].code == LEASED -> begin_load(f, 0); F[f].none = (F[f].st == LOADING); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == ANSWERED && F[f].code == COPY -> serve_copy(f); END }
 #endif
-	:: d_step { F[f].st == LOADING -> send_fill(f); END }
-	:: d_step { F[f].st == FILLED && F[f].code != REFUSED -> filled(f); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == LOADING -> send_fill(f); END }
+	:: d_step { BY_ITSELF(f) && F[f].st == FILLED && F[f].code != REFUSED -> filled(f); END }
 	od
 }
 

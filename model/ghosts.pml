@@ -11,8 +11,8 @@ mtype = { G1, G2_one_lease, G2_two_loads, G3, G3_one_in_vain, G4, G5, bound_of_t
 #define CHECK(name, ok) if :: (ok) :: else -> printf("@!|violated: %e\n", name); assert(false) fi
 
 /* G1: what is cached was loaded by a load that began after the last invalidation. After every step on the server. */
-inline check_stored(k) {
-	CHECK(G1, !S[k].v || S[k].vtag >= SETTLED(k))
+inline check_stored(kk) {
+	CHECK(G1, !S[kk].v || S[kk].vtag >= SETTLED(kk))
 }
 
 /* G2: a load begins under a lease while another runs, only if one of their leases has expired or was invalidated. And

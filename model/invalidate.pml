@@ -2,7 +2,7 @@
  * gets no less than who starts when it has returned, so the epoch begins with the execution. What is left of the return is
  * that the process detaches the loads that were overtaken, if it is one of ours. */
 
-byte overtakes;              /* executed, and not returned yet */
+byte overtakes[NK];          /* executed, and not returned yet */
 
 /* invalidate.go, overtake. */
 inline overtake(p, k) {
@@ -34,24 +34,24 @@ inline overtake(p, k) {
 #define BY_SCRIPT true
 #endif
 
-proctype Invalidator() {
+proctype Invalidator(byte k) {
 end:
 	do
 	:: d_step { invalidations > 0 && BY_SCRIPT ->
-		invalidations--; overtakes++;
+		invalidations--; overtakes[k]++;
 		printf("@x|invalidate\n");
-		invalidate_script(0); END }
+		invalidate_script(k); END }
 #ifdef FAULTS
 	:: d_step { invalidations > 0 && faults > 0 -> /* and a copy of it is about */
-		invalidations--; overtakes++; faults--;
+		invalidations--; overtakes[k]++; faults--;
 		printf("@x|invalidate, and it is sent again\n");
 		i = 0; do :: late[i].op != NONE -> i++ :: else -> break od;
 		late[i].op = LATE_INVALIDATE;
-		invalidate_script(0); END }
+		invalidate_script(k); END }
 #endif
-	:: d_step { overtakes > 0 -> overtakes--; overtake(0, 0); END }
+	:: d_step { overtakes[k] > 0 -> overtakes[k]--; overtake(0, k); END }
 #if NP > 1
-	:: d_step { overtakes > 0 -> overtakes--; overtake(1, 0); END }
+	:: d_step { overtakes[k] > 0 -> overtakes[k]--; overtake(1, k); END }
 #endif
 	od
 }

@@ -26,7 +26,7 @@ inline delete_value() {
 #endif
 	S[0].settled = S[0].epoch;
 	deleting = 0;
-	overtakes++;
+	overtakes[0]++;
 	check_stored(0);
 	print_entry(0)
 }

@@ -35,7 +35,11 @@
 #ifdef MARKS
 #include "marks.pml"
 #endif
+#ifdef BATCH
+#include "batch.pml"
+#else
 #include "reader.pml"
+#endif
 #include "wire.pml"
 #include "invalidate.pml"
 #include "expiry.pml"
@@ -57,8 +61,10 @@
 #define ALL_DONE (IS_DONE(0) && IS_DONE(1))
 #elif NP * NR == 3
 #define ALL_DONE (IS_DONE(0) && IS_DONE(1) && IS_DONE(2))
-#else
+#elif NP * NR == 4
 #define ALL_DONE (IS_DONE(0) && IS_DONE(1) && IS_DONE(2) && IS_DONE(3))
+#else
+#define ALL_DONE (IS_DONE(0) && IS_DONE(1) && IS_DONE(2) && IS_DONE(3) && IS_DONE(4) && IS_DONE(5))
 #endif
 
 init {
@@ -92,6 +98,7 @@ init {
 		do
 		:: x < NK ->
 			run Time(x);
+			run Invalidator(x);
 #ifdef MARKS
 			run MarkTime(x);
 #endif
@@ -119,10 +126,20 @@ init {
 #ifdef MIGRATION
 		run Migration();
 #endif
+#ifdef BATCH
+		do
+		:: x < NP -> run Group(x); x++
+		:: else -> break
+		od;
+		x = 0;
+#endif
+#ifdef STALE /* a value is cached to begin with */
+		S[0].v = 1; S[0].serial = 1; S[0].vserial = 1;
+#endif
 #ifdef ABSENT /* the last reader never comes */
 		R[NP * NR - 1].st = DONE;
 #endif
-		run Invalidator()
+		skip
 	}
 	ALL_DONE
 }

@@ -11,10 +11,11 @@ function lease(l, nonce) {
 }
 
 function stored(text,   a, s) {
-	split(text, a, /[ :]/) # lease L N value V E copy C E
-	s = lease(a[2], a[3])
-	if (a[5]) s = s ", value of " a[6]
-	if (a[8]) s = s ", stale copy of " a[9]
+	split(text, a, /[ :]/) # key K lease L N value V E copy C E
+	s = lease(a[4], a[5])
+	if (a[7]) s = s ", value of " a[8]
+	if (a[10]) s = s ", stale copy of " a[11]
+	if (a[2]) s = "of the other key: " s
 	return s
 }
 
@@ -28,12 +29,19 @@ function put(column, text) {
 
 BEGIN {
 	split("nothing|the value|leased|held, stale copy|held|failed|not stored|refused", reply, "|")
-	split("rejected|accepted|present", did, "|")
+	split("rejected|accepted|present|||||refused", did, "|")
 	split("cached|uncached|stale copy", how, "|")
 }
 !/^ *@/ { next }
 { sub(/^ *@/, ""); who = substr($0, 1, index($0, "|") - 1); text = substr($0, index($0, "|") + 1) }
 who == "!" { sub(/violated: /, "", text); property = text; next }
+who == "+" {
+	sub(/^: /, "", text)
+	if (match(text, /outcome [0-9]+/)) text = did[substr(text, 9) + 1]
+	sub(/;/, ": " text ";", what[line]) || sub(/$/, ": " text, what[line])
+	if (length(what[line]) > wide[row[line]]) wide[row[line]] = length(what[line])
+	next
+}
 who == "s" { if (line) what[line] = what[line] "; " stored(text); if (length(what[line]) > wide[row[line]]) wide[row[line]] = length(what[line]); next }
 {
 	while (match(text, /token [0-9]+/)) text = substr(text, 1, RSTART - 1) "token\001" token(substr(text, RSTART + 6, RLENGTH - 6)) substr(text, RSTART + RLENGTH)
@@ -41,6 +49,7 @@ who == "s" { if (line) what[line] = what[line] "; " stored(text); if (length(wha
 	while (match(text, /reply [0-9]+/)) text = substr(text, 1, RSTART - 1) reply[substr(text, RSTART + 6, RLENGTH - 6) + 1] substr(text, RSTART + RLENGTH)
 	while (match(text, /outcome [0-9]+/)) text = substr(text, 1, RSTART - 1) did[substr(text, RSTART + 8, RLENGTH - 8) + 1] substr(text, RSTART + RLENGTH)
 	while (match(text, /as [0-9]+/)) text = substr(text, 1, RSTART - 1) how[substr(text, RSTART + 3, RLENGTH - 3) + 1] substr(text, RSTART + RLENGTH)
+	sub(/in read 2$/, "in the next read", text)
 	put(who == "x" ? 9 : substr(who, 2) + 0, text)
 }
 END {
@@ -59,5 +68,5 @@ END {
 		sub(/ +$/, "", s)
 		print s
 	}
-	print "violated: " property
+	print "violated: " (property ? property : otherwise)
 }

@@ -2,12 +2,12 @@
  * bytes, none, nonce, and for a stale copy hascopy, ctag, serial. */
 
 #ifdef STALE
-#define COPY_OF(k) S[k].s, S[k].stag
+#define COPY_OF(kk) S[kk].s, S[kk].stag
 #else
-#define COPY_OF(k) 0, 0
+#define COPY_OF(kk) 0, 0
 #endif
-inline print_entry(k) {
-	printf("@s|lease %d:%d value %d:%d copy %d:%d\n", S[k].lease, S[k].nonce, S[k].v, S[k].vtag, COPY_OF(k))
+inline print_entry(kk) {
+	printf("@s|key %d lease %d:%d value %d:%d copy %d:%d\n", kk, S[kk].lease, S[kk].nonce, S[kk].v, S[kk].vtag, COPY_OF(kk))
 }
 
 /* The clock of the server: a nonce that nothing which is still about carries with this token. read.lua */
@@ -47,23 +47,23 @@ inline new_nonce(tok) {
 #define OWN_LEASE(x, tok) ((x) == LEASE(tok))
 #endif
 /* read.lua. tok is looked at only if asks. */
-inline read_script(k, tok, asks, overmark) {
+inline read_script(kk, tok, asks, overmark) {
 	code = MISS; tag = 0; bytes = 0; none = 0; hascopy = 0; nonce = 0; ctag = 0; serial = 0;
 	if
-	:: S[k].v ->
-		code = VALUE; tag = S[k].vtag
+	:: S[kk].v ->
+		code = VALUE; tag = S[kk].vtag
 #ifdef STALE
-		; none = S[k].vnone
+		; none = S[kk].vnone
 #endif
 	:: else ->
 #ifdef STALE
-		hascopy = S[k].s; ctag = S[k].stag; serial = S[k].sserial; none = S[k].snone;
+		hascopy = S[kk].s; ctag = S[kk].stag; serial = S[kk].sserial; none = S[kk].snone;
 #endif
-		held = S[k].lease;
+		held = S[kk].lease;
 #ifdef MARKS
 		if
 		:: held != FREE && !IS_LEASE(held) ->
-			tag = S[k].mtag;
+			tag = S[kk].mtag;
 			if
 			:: !(asks) || overmark -> held = FREE; tag = 0
 			:: else ->
@@ -84,15 +84,15 @@ inline read_script(k, tok, asks, overmark) {
 			if
 			:: (asks) && held == FREE ->
 				new_nonce(tok);
-				S[k].lease = LEASE(tok); S[k].nonce = nonce;
+				S[kk].lease = LEASE(tok); S[kk].nonce = nonce;
 #ifdef MARKS
-				S[k].mtag = 0;
+				S[kk].mtag = 0;
 #endif
 				held = LEASE(tok)
 			:: else
 			fi;
 			if
-			:: (asks) && OWN_LEASE(held, tok) -> code = LEASED; nonce = S[k].nonce
+			:: (asks) && OWN_LEASE(held, tok) -> code = LEASED; nonce = S[kk].nonce
 			:: else ->
 				nonce = 0;
 				if
@@ -107,119 +107,130 @@ inline read_script(k, tok, asks, overmark) {
 }
 
 #ifdef M_PRESENT_WHATEVER_IS_CACHED
-#define SAME_BYTES(k, b, isnone)
+#define SAME_BYTES(kk, b, isnone)
 #else
 #ifdef STALE
-#define SAME_BYTES(k, b, isnone) && S[k].vbytes == b && S[k].vnone == isnone
+#define SAME_BYTES(kk, b, isnone) && S[kk].vbytes == b && S[kk].vnone == isnone
 #else
-#define SAME_BYTES(k, b, isnone) && S[k].vbytes == b
+#define SAME_BYTES(kk, b, isnone) && S[kk].vbytes == b
 #endif
 #endif
 /* fill.lua */
 #ifdef M_FILL_WITHOUT_NONCE
-#define MAY_FILL(k, tok, nn) OWN_LEASE(S[k].lease, tok)
+#define MAY_FILL(kk, tok, nn) OWN_LEASE(S[kk].lease, tok)
 #else
 #ifdef M_FILL_WITHOUT_COMPARE
-#define MAY_FILL(k, tok, nn) true
+#define MAY_FILL(kk, tok, nn) true
 #else
-#define MAY_FILL(k, tok, nn) (OWN_LEASE(S[k].lease, tok) && S[k].nonce == nn)
+#define MAY_FILL(kk, tok, nn) (OWN_LEASE(S[kk].lease, tok) && S[kk].nonce == nn)
 #endif
 #endif
-inline fill_script(k, tok, nn, began, content, isnone) {
+inline fill_script(kk, tok, nn, began, content, isnone) {
 	tag = 0;
 	if
-	:: MAY_FILL(k, tok, nn) ->
-		S[k].v = 1; S[k].vtag = began; S[k].vbytes = content; S[k].lease = FREE; S[k].nonce = 0;
+	:: MAY_FILL(kk, tok, nn) ->
+		S[kk].v = 1; S[kk].vtag = began; S[kk].vbytes = content; S[kk].lease = FREE; S[kk].nonce = 0;
 #ifdef STALE
-		S[k].serial++; S[k].vserial = S[k].serial; S[k].vnone = isnone;
+		S[kk].serial++; S[kk].vserial = S[kk].serial; S[kk].vnone = isnone;
 #ifndef M_FILL_KEEPS_COPY
-		forget_copy(k);
+		forget_copy(kk);
 #endif
 #endif
 		code = ACCEPTED; tag = began
 	:: else ->
 		if
-		:: S[k].v SAME_BYTES(k, content, isnone) -> code = PRESENT; tag = S[k].vtag
+		:: S[kk].v SAME_BYTES(kk, content, isnone) ->
+			code = PRESENT; tag = S[kk].vtag;
+			CHECK(G4, S[kk].vbytes == content)
 		:: else -> code = REJECTED
 		fi
 	fi;
-	check_stored(k);
-	print_entry(k)
+	check_stored(kk);
+	print_entry(kk)
 }
 
-inline forget_value(k) {
-	S[k].v = 0; S[k].vtag = 0; S[k].vbytes = 0
+inline forget_value(kk) {
+	S[kk].v = 0; S[kk].vtag = 0; S[kk].vbytes = 0
 #ifdef STALE
-	; S[k].vnone = 0; S[k].vserial = 0
+	; S[kk].vnone = 0; S[kk].vserial = 0
 #endif
 }
 
 #ifdef STALE
-inline forget_copy(k) {
-	S[k].s = 0; S[k].stag = 0; S[k].snone = 0; S[k].sserial = 0
+inline forget_copy(kk) {
+	S[kk].s = 0; S[kk].stag = 0; S[kk].snone = 0; S[kk].sserial = 0
 }
 #endif
 
 /* release.lua. any: by token, without the nonce. e is the epoch of the load that leaves the mark. */
 #ifdef M_RELEASE_WITHOUT_COMPARE
-#define MAY_RELEASE(k, tok, nn, any) IS_LEASE(S[k].lease)
+#define MAY_RELEASE(kk, tok, nn, any) IS_LEASE(S[kk].lease)
 #else
-#define MAY_RELEASE(k, tok, nn, any) (OWN_LEASE(S[k].lease, tok) && (any || S[k].nonce == nn))
+#define MAY_RELEASE(kk, tok, nn, any) (OWN_LEASE(S[kk].lease, tok) && (any || S[kk].nonce == nn))
 #endif
-inline release_script(k, tok, nn, any, left, e) {
+inline release_script(kk, tok, nn, any, left, e) {
 	if
-	:: MAY_RELEASE(k, tok, nn, any) ->
-		S[k].lease = left; S[k].nonce = 0
+	:: MAY_RELEASE(kk, tok, nn, any) ->
+		S[kk].lease = left; S[kk].nonce = 0
 #ifdef MARKS
-		; S[k].mtag = (left == FREE -> 0 : e)
+		; S[kk].mtag = (left == FREE -> 0 : e)
 #endif
 	:: else
 	fi;
-	print_entry(k)
+	print_entry(kk)
 }
 
 /* The lease is gone by something that is allowed to end it. */
-inline lease_lost(k) {
+inline lease_lost(kk) {
 	if
-	:: IS_LEASE(S[k].lease) ->
-		t = TOKEN(S[k].lease);
+	:: IS_LEASE(S[kk].lease) ->
+		t = TOKEN(S[kk].lease);
 		g = t / NTOK;
 		if
-		:: F[g].nth == t % NTOK && (F[g].st == ANSWERED || F[g].st == LOADING) -> F[g].lost = 1
+		:: F[g].nth == t % NTOK && (F[g].st == ANSWERED && F[g].asked || F[g].st == LOADING) -> F[g].lost = 1
 		:: else
 		fi
 	:: else
 	fi;
-	S[k].lease = FREE; S[k].nonce = 0
-#ifdef MARKS
-	; S[k].mtag = 0
+#ifdef M_MARK_STAYS
+	if
+	:: !IS_LEASE(S[kk].lease) -> skip
+	:: else ->
 #endif
+	S[kk].lease = FREE; S[kk].nonce = 0;
+#ifdef MARKS
+	S[kk].mtag = 0;
+#endif
+#ifdef M_MARK_STAYS
+	fi;
+#endif
+	skip
 }
 
 #ifdef M_COPY_OF_NOT_FOUND
-#define KEEPS_COPY(k) true
+#define KEEPS_COPY(kk) true
 #else
-#define KEEPS_COPY(k) !S[k].vnone
+#define KEEPS_COPY(kk) !S[kk].vnone
 #endif
 /* invalidate.lua, and DEL of both keys by any client. */
-inline invalidate_script(k) {
-	S[k].epoch++;
+inline invalidate_script(kk) {
+	S[kk].epoch++;
 #ifdef MIGRATION
-	S[k].settled = S[k].epoch;
+	S[kk].settled = S[kk].epoch;
 #endif
 #ifndef M_DEL_WITHOUT_LEASE
-	lease_lost(k);
+	lease_lost(kk);
 #endif
 #ifdef STALE
 	if
-	:: S[k].v && KEEPS_COPY(k) ->
-		S[k].s = 1; S[k].stag = S[k].vtag; S[k].snone = S[k].vnone; S[k].sserial = S[k].vserial
+	:: S[kk].v && KEEPS_COPY(kk) ->
+		S[kk].s = 1; S[kk].stag = S[kk].vtag; S[kk].snone = S[kk].vnone; S[kk].sserial = S[kk].vserial
 	:: else
 	fi;
 #endif
 #ifndef M_DEL_WITHOUT_VALUE
-	forget_value(k);
+	forget_value(kk);
 #endif
-	check_stored(k);
-	print_entry(k)
+	check_stored(kk);
+	print_entry(kk)
 }

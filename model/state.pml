@@ -73,6 +73,12 @@ byte moves = NMOVE;          /* migrations that may begin */
 #define ACCEPTED 1
 #define PRESENT  2
 
+#ifdef BATCH
+#define BY_ITSELF(f) (!F[f].group && !F[f].together)
+#else
+#define BY_ITSELF(f) true
+#endif
+
 typedef Flight {
 	unsigned st : 4;
 	bit table;               /* it is in the table of flights: it can be joined */
@@ -103,6 +109,10 @@ typedef Flight {
 #endif
 #if NK > 1
 	bit key;
+#endif
+#ifdef BATCH
+	bit group;               /* a group looks for it */
+	bit together;            /* its load is that of the other key as well */
 #endif
 };
 Flight F[NP * NF];
@@ -173,6 +183,12 @@ Reader R[NP * NR];
 		w++ \
 	:: else -> break \
 	od
+#define WAITS_IN(r, f) (R[r].st == WAITING && R[r].at == (f) % NF)
+#if NR == 1
+#define NOBODY_WAITS(f) (!WAITS_IN(PROCESS(f), f))
+#else
+#define NOBODY_WAITS(f) (!WAITS_IN(PROCESS(f) * NR, f) && !WAITS_IN(PROCESS(f) * NR + 1, f) && !WAITS_IN(PROCESS(f) * NR + NR - 1, f))
+#endif
 #define IS_BEFORE(r, f) ((R[r].before >> ((f) % NF)) & 1)
 
 /* What is left of the bounds. */
@@ -200,9 +216,9 @@ byte outages = NOUTAGE;      /* reads that the server does not answer, because i
 #ifdef BREADTH
 #define SCRATCH byte
 #define END w = 0; g = 0; i = 0; j = 0; n = 0; t = 0; found = 0; code = 0; tag = 0; held = 0; bytes = 0; none = 0; \
-	hascopy = 0; nonce = 0; ctag = 0; serial = 0
+	hascopy = 0; nonce = 0; ctag = 0; serial = 0; isnew = 0; b = 0; q = 0; leased = 0
 #else
 #define SCRATCH hidden byte
 #define END skip
 #endif
-SCRATCH w, g, i, j, n, t, found, code, tag, held, bytes, none, hascopy, nonce, ctag, serial;
+SCRATCH w, g, i, j, n, t, found, code, tag, held, bytes, none, hascopy, nonce, ctag, serial, isnew, b, q, leased;

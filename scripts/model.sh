@@ -9,7 +9,9 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 mode=${1:-full}
-memory=2048 # MB, for a run
+memory=2048                  # MB, for a run
+fair='-DCOLLAPSE -DNFAIR=6'  # with -a -f: no run in which no process is left out goes on for ever
+cycles='-DCOLLAPSE -DNP'     # with -l: no run goes on for ever at all
 
 missing=()
 command -v spin >/dev/null || missing+=("spin: on Debian apt-get install spin, on macOS brew install spin, or https://spinroot.com")
@@ -47,8 +49,11 @@ build() {
 # replay SCENARIO FLAGS prints the picture of the counterexample that was found.
 # shellcheck disable=SC2086 # the flags are several
 replay() {
-	(cd "$scratch/run" && spin -T -k ./*.trail $2 "$scratch/scenarios/$1.pml") | awk -f model/picture.awk
+	(cd "$scratch/run" && spin -T -k ./*.trail $2 "$scratch/scenarios/$1.pml") | awk -v otherwise="$(otherwise "$1")" -f model/picture.awk
 }
+
+# otherwise SCENARIO prints what is broken when it is no assertion.
+otherwise() { if [[ $1 == fair ]]; then echo progress; else echo deadlock; fi; }
 
 # figure NAME prints what the last run says of NAME.
 figure() {
@@ -65,12 +70,12 @@ check() {
 	while read -r name quick what; do
 		flags='' cflags='-DSAFETY -DCOLLAPSE' pan=''
 		if [[ $mode == quick ]]; then
-			[[ $quick != - ]] || continue
-			flags=$quick
+			[[ $quick == - ]] || flags=$quick
 		fi
-		if [[ $name == fair* ]]; then
-			cflags='-DNFAIR=3' pan='-a -f' # a cycle, in which no process is left out, would break it
-		fi
+		case $name in
+		fair) cflags=$fair pan='-a -f' ;;
+		progress) cflags=$cycles pan='-l' ;;
+		esac
 		build "$name" "$flags" "$cflags"
 		began=$SECONDS
 		# shellcheck disable=SC2086 # the flags are several
@@ -93,16 +98,21 @@ check() {
 }
 
 mutants() {
-	local name scenario property rule got all=0 caught=0
+	local name scenario property rule got flags cflags pan all=0 caught=0
 	: >"$scratch/pictures"
 	printf '%-28s %-10s %-16s %s\n' mutant scenario broken rule
 	while read -r name scenario property rule; do
 		all=$((all + 1))
-		build "$scenario" "-DM_$name -DBREADTH" "-DSAFETY -DBFS"
-		(cd "$scratch/run" && timeout 600 ./pan -m1000 -w22) >"$scratch/log" 2>&1 || true
+		flags="-DM_$name -DBREADTH" cflags='-DSAFETY -DBFS' pan='' # breadth first finds the shortest
+		if [[ $scenario == fair ]]; then
+			flags="-DM_$name" cflags=$fair pan='-a -f'
+		fi
+		build "$scenario" "$flags" "$cflags"
+		# shellcheck disable=SC2086 # the flags are several
+		(cd "$scratch/run" && timeout 600 ./pan -m100000 -w22 $pan) >"$scratch/log" 2>&1 || true
 		got='nothing'
 		if compgen -G "$scratch/run/*.trail" >/dev/null; then
-			replay "$scenario" "-DM_$name -DBREADTH" >"$scratch/picture"
+			replay "$scenario" "$flags" >"$scratch/picture"
 			got=$(sed -n 's/^violated: //p' "$scratch/picture")
 			{
 				printf '### %s\n\nRule: %s. Scenario `%s`.\n\n```text\n' "$name" "$rule" "$scenario"

@@ -3,7 +3,9 @@
 #define NR 2
 #define ABSENT
 #define NF 3
+#ifndef NINV
 #define NINV 2
+#endif
 #define NEXP 1
 #define MIGRATION
 #define NMOVE 1

@@ -43,6 +43,9 @@ inline clear_flight(f) {
 #if NK > 1
 	F[f].key = 0;
 #endif
+#ifdef REFRESH
+	F[f].refresh = 0; F[f].load = 0;
+#endif
 #ifdef BATCH
 	F[f].group = 0; F[f].together = 0;
 #endif
@@ -53,13 +56,13 @@ inline clear_flight(f) {
 	od
 }
 
-/* found: the flight of process p and key k that can be joined, or NOFLIGHT. QUEUED is the kind unleased. */
+/* found: the flight of process p and key k that can be joined, or NOFLIGHT. QUEUED is the kind unleased; kind is 1 for refresh. */
 inline find_flight(p, k, queued) {
 	found = NOFLIGHT; i = p * NF;
 	do
 	:: i < p * NF + NF ->
 		if
-		:: F[i].table && KEY(i) == k && ((F[i].st == QUEUED) == queued) -> found = i
+		:: F[i].table && KEY(i) == k && ((F[i].st == QUEUED) == queued) && KIND(i) == kind -> found = i
 		:: else
 		fi;
 		i++
@@ -90,6 +93,9 @@ inline join_flight(p, k, queued) {
 		CHECK(bound_of_the_model, found != NOFLIGHT)
 		F[found].st = (queued -> QUEUED : LOOK); F[found].table = 1;
 		isnew = 1
+#ifdef REFRESH
+		; F[found].refresh = kind
+#endif
 #if NK > 1
 		; F[found].key = k
 #endif
@@ -97,6 +103,13 @@ inline join_flight(p, k, queued) {
 	fi
 }
 
+#ifdef REFRESH
+SCRATCH mkind;
+#define KEY_OF_MOVE 0
+#define KIND_OF_MOVE mkind
+#define REMEMBER_KEY(f) mkind = F[f].refresh;
+#else
+#define KIND_OF_MOVE 0
 #if NK > 1
 SCRATCH mkey;
 #define KEY_OF_MOVE mkey
@@ -105,12 +118,14 @@ SCRATCH mkey;
 #define KEY_OF_MOVE 0
 #define REMEMBER_KEY(f)
 #endif
+#endif
 
 /* flight.go, moveOn: all who still wait in f, which is not in the table any more. */
 inline move_on(f, queued) {
 	count_waiters(f);
 	if
 	:: n > 0 ->
+		kind = KIND_OF_MOVE;
 		join_flight(PROCESS(f), KEY_OF_MOVE, queued);
 		EACH_WAITER(f) R[w].at = found % NF NEXT_WAITER
 	:: else
@@ -239,6 +254,9 @@ inline begin_load(f, content) {
 #ifndef M_NUMBER_AFTER_LOAD
 		take_number(f);
 #endif
+#ifdef REFRESH
+		loads++; F[f].load = loads;
+#endif
 		F[f].st = LOADING; F[f].tag = BEGAN(f); F[f].bytes = content; F[f].present = 0;
 		printf("@p%d|flight %d loads in epoch %d\n", PROCESS(f), (f) % NF, F[f].tag);
 		check_loads(f)
@@ -311,6 +329,12 @@ inline give_cached(r, f, e) {
 #else
 #define GIVE_REJECTED(r, f) give(r, UNCACHED, F[f].tag)
 #endif
+/* Refresh asks for a load that begins after it. */
+#if defined(REFRESH) && !defined(M_REFRESH_JOINS)
+#define MAY_TAKE_CACHED(r, f) (!F[f].refresh || IS_BEFORE(r, f))
+#else
+#define MAY_TAKE_CACHED(r, f) true
+#endif
 /* fill.go, filled, by the reply in F[f].code. Where another's value is present, everyone gets what a read would have found
  * that was sent with the fill. */
 inline filled(f) {
@@ -326,7 +350,16 @@ inline filled(f) {
 		NEXT_WAITER
 	:: else ->
 		tag = (F[f].code == PRESENT -> F[f].present : F[f].tag);
-		EACH_WAITER(f) give_cached(w, f, tag) NEXT_WAITER
+		EACH_WAITER(f)
+			if
+			:: MAY_TAKE_CACHED(w, f) ->
+#ifdef REFRESH
+				CHECK(Refresh, !R[w].refresh || F[f].load > R[w].load)
+#endif
+				give_cached(w, f, tag)
+			:: else -> in_vain(w)
+			fi
+		NEXT_WAITER
 	fi;
 	clear_flight(f);
 	move_on(f, 0)

@@ -5,7 +5,7 @@
  * execution of the invalidation it is that the caller gets the reply to. A reader has the epoch in which it arrived. That
  * is stronger than the guarantees: they speak of when Invalidate returns, which is later. */
 
-mtype = { G1, G2_one_lease, G2_two_loads, G3, G3_one_in_vain, G4, G5, bound_of_the_model };
+mtype = { G1, G2_one_lease, G2_two_loads, G3, G3_one_in_vain, G4, G5, Refresh, bound_of_the_model };
 
 /* The name is printed when a counterexample is replayed. */
 #define CHECK(name, ok) if :: (ok) :: else -> printf("@!|violated: %e\n", name); assert(false) fi
@@ -52,6 +52,9 @@ inline finish_reader(r) {
 	R[r].st = DONE; R[r].at = 0; R[r].before = 0; R[r].must = 0; R[r].passed = 0
 #ifdef STALE
 	; R[r].serial = 0
+#endif
+#ifdef REFRESH
+	; R[r].refresh = 0; R[r].load = 0
 #endif
 #if NK > 1
 	; R[r].key = 0

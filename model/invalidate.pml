@@ -6,6 +6,14 @@ byte overtakes[NK];          /* executed, and not returned yet */
 
 /* invalidate.go, overtake. */
 inline overtake(p, k) {
+	kind = 0;
+	overtake_kind(p, k);
+#ifdef REFRESH
+	kind = 1;
+	overtake_kind(p, k)
+#endif
+}
+inline overtake_kind(p, k) {
 	find_flight(p, k, 0);
 	g = found;
 	if
@@ -34,24 +42,34 @@ inline overtake(p, k) {
 #define BY_SCRIPT true
 #endif
 
-proctype Invalidator(byte k) {
+/* Only then is there a load to detach. */
+#ifdef NONE_FAILS
+#define HAS_LOAD(kk) false
+#else
+#define HAS_LOAD(kk) IS_LEASE(S[kk].lease)
+#endif
+
+proctype Invalidator(byte kk) {
 end:
 	do
 	:: d_step { invalidations > 0 && BY_SCRIPT ->
-		invalidations--; overtakes[k]++;
+		invalidations--; overtakes[kk]++;
 		printf("@x|invalidate\n");
-		invalidate_script(k); END }
+		invalidate_script(kk); END }
+	:: d_step { invalidations > 0 && HAS_LOAD(kk) -> /* it fails: the caller does not know that nothing was executed */
+		invalidations--; overtakes[kk]++;
+		printf("@x|an invalidation is lost\n"); END }
 #ifdef FAULTS
 	:: d_step { invalidations > 0 && faults > 0 -> /* and a copy of it is about */
-		invalidations--; overtakes[k]++; faults--;
+		invalidations--; overtakes[kk]++; faults--;
 		printf("@x|invalidate, and it is sent again\n");
 		i = 0; do :: late[i].op != NONE -> i++ :: else -> break od;
 		late[i].op = LATE_INVALIDATE;
-		invalidate_script(k); END }
+		invalidate_script(kk); END }
 #endif
-	:: d_step { overtakes[k] > 0 -> overtakes[k]--; overtake(0, k); END }
+	:: d_step { overtakes[kk] > 0 -> overtakes[kk]--; overtake(0, kk); END }
 #if NP > 1
-	:: d_step { overtakes[k] > 0 -> overtakes[k]--; overtake(1, k); END }
+	:: d_step { overtakes[kk] > 0 -> overtakes[kk]--; overtake(1, kk); END }
 #endif
 	od
 }

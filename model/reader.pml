@@ -6,6 +6,7 @@ inline arrive(r, queued) {
 #ifdef STALE
 	R[r].serial = S[RKEY(r)].serial;
 #endif
+	kind = RKIND(r);
 	join_flight((r) / NR, RKEY(r), queued);
 	R[r].st = WAITING; R[r].at = found % NF; R[r].before = 0;
 	printf("@p%d|reader %d arrives in epoch %d, joins flight %d\n", (r) / NR, (r) % NR, R[r].must, found % NF)
@@ -28,6 +29,12 @@ end:
 #ifdef UNLEASED
 	:: d_step { MAY_ARRIVE(r) && outages > 0 -> /* get.go, miss: its first GET failed */
 		outages--; arrive(r, 1); END }
+#endif
+#ifdef REFRESH
+	:: d_step { MAY_ARRIVE(r) && refreshes > 0 -> /* refresh.go */
+		refreshes--;
+		R[r].refresh = 1; R[r].load = loads;
+		arrive(r, 0); END }
 #endif
 #ifdef LEAVE
 	:: d_step { R[r].st == WAITING && leaves > 0 -> /* flight.go, leave: its context ends */

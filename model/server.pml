@@ -50,7 +50,7 @@ inline new_nonce(tok) {
 inline read_script(kk, tok, asks, overmark) {
 	code = MISS; tag = 0; bytes = 0; none = 0; hascopy = 0; nonce = 0; ctag = 0; serial = 0;
 	if
-	:: S[kk].v ->
+	:: S[kk].v && !aside ->
 		code = VALUE; tag = S[kk].vtag
 #ifdef STALE
 		; none = S[kk].vnone

@@ -24,15 +24,27 @@ inline serve_copy(f) {
 	look_again(f)
 }
 
+/* q: who came first. One who has asked for a copy may have been passed by another. Both ghosts grow with time; who is equal in
+ * them and in the bit is alike. load.go, first */
+inline find_leader(f) {
+	q = 255; n = 255;
+	EACH_WAITER(f)
+		i = 2 * (R[w].must + R[w].serial) + 1 - IS_BEFORE(w, f);
+		if
+		:: i < n -> n = i; q = w
+		:: else
+		fi
+	NEXT_WAITER
+}
+
 /* The reply brought the lease: the others need not wait for the load. */
 inline spare(f) {
 	if
 	:: F[f].hascopy ->
-		n = 0; /* the first is the leader */
+		find_leader(f);
 		EACH_WAITER(f)
 			if
-			:: n == 0 -> n = 1
-			:: n > 0 && MAY_TAKE_COPY(w, f) -> give_copy(w, F[f].serial, F[f].none, F[f].ctag)
+			:: w != q && MAY_TAKE_COPY(w, f) -> give_copy(w, F[f].serial, F[f].none, F[f].ctag)
 			:: else
 			fi
 		NEXT_WAITER;

@@ -110,6 +110,10 @@ typedef Flight {
 #if NK > 1
 	bit key;
 #endif
+#ifdef REFRESH
+	bit refresh;             /* it is of the kind refresh: it leaves the value aside */
+	unsigned load : 3;       /* ghost: the how manieth load it is */
+#endif
 #ifdef BATCH
 	bit group;               /* a group looks for it */
 	bit together;            /* its load is that of the other key as well */
@@ -155,6 +159,10 @@ typedef Reader {
 	bit passed;              /* ghost: it has met a result that it may not use */
 #ifdef STALE
 	unsigned serial : 3;     /* ghost: how many fills had been accepted when it began */
+#endif
+#ifdef REFRESH
+	bit refresh;             /* a call of Refresh */
+	unsigned load : 3;       /* ghost: how many loads had begun when it arrived */
 #endif
 #if NK > 1
 	bit key;
@@ -206,6 +214,15 @@ byte crashes = NCRASH;
 #ifdef MARKS
 byte failures = NFAIL;
 #endif
+#ifdef REFRESH
+byte refreshes = NREFRESH;
+byte loads;                  /* ghost: how many loads have begun */
+#define KIND(i) F[i].refresh
+#define RKIND(r) R[r].refresh
+#else
+#define KIND(i) 0
+#define RKIND(r) 0
+#endif
 #ifdef UNLEASED
 byte bounds = NBOUND;        /* wait bounds that pass */
 byte outages = NOUTAGE;      /* reads that the server does not answer, because it is down */
@@ -216,9 +233,9 @@ byte outages = NOUTAGE;      /* reads that the server does not answer, because i
 #ifdef BREADTH
 #define SCRATCH byte
 #define END w = 0; g = 0; i = 0; j = 0; n = 0; t = 0; found = 0; code = 0; tag = 0; held = 0; bytes = 0; none = 0; \
-	hascopy = 0; nonce = 0; ctag = 0; serial = 0; isnew = 0; b = 0; q = 0; leased = 0
+	hascopy = 0; nonce = 0; ctag = 0; serial = 0; isnew = 0; b = 0; q = 0; leased = 0; kind = 0; aside = 0
 #else
 #define SCRATCH hidden byte
 #define END skip
 #endif
-SCRATCH w, g, i, j, n, t, found, code, tag, held, bytes, none, hascopy, nonce, ctag, serial, isnew, b, q, leased;
+SCRATCH w, g, i, j, n, t, found, code, tag, held, bytes, none, hascopy, nonce, ctag, serial, isnew, b, q, leased, kind, aside;

@@ -8,6 +8,9 @@
 #endif
 inline execute_read(f) {
 	t = (f) * NTOK + F[f].nth;
+#ifdef REFRESH
+	aside = F[f].refresh;
+#endif
 #ifdef MIGRATION
 	if
 	:: migrating -> code = REFUSED; tag = 0; nonce = 0
@@ -16,6 +19,7 @@ inline execute_read(f) {
 #else
 	read_script(KEY(f), t, F[f].asked, IS_OVER(f));
 #endif
+	aside = 0;
 	F[f].code = code; F[f].tag = tag; F[f].nonce = nonce; F[f].lost = 0; F[f].st = ANSWERED;
 #ifdef STALE
 	F[f].none = none; F[f].hascopy = hascopy; F[f].ctag = ctag; F[f].serial = serial;

@@ -74,14 +74,14 @@ check() {
 		fi
 		case $name in
 		fair) cflags=$fair pan='-a -f' ;;
-		progress) cflags=$cycles pan='-l' ;;
+		acyclic) cflags=$cycles pan='-l' ;;
 		esac
 		build "$name" "$flags" "$cflags"
 		began=$SECONDS
 		# shellcheck disable=SC2086 # the flags are several
 		(cd "$scratch/run" && timeout 1800 ./pan -m1000000 -w24 $pan) >"$scratch/log" 2>&1 || true
 		states=$(figure states)
-		printf '%-10s %11s %6s %8s  %s\n' "$name" "${states:-none}" "$(figure depth)" $((SECONDS - began)) "$what"
+		printf '%-10s %11s %6s %8s  %s\n' "$name" "${states:-none}" "$(figure depth)" $((SECONDS - began)) "$what${flags:+ ($flags)}"
 		# A search that was cut short is no proof: memory, time, depth.
 		if [[ $(figure errors) != 0 ]] || grep -qE 'max search depth|out of memory|not completed|resource' "$scratch/log"; then
 			violations=$((violations + 1))
@@ -97,9 +97,20 @@ check() {
 	((scenarios > 0 && violations == 0))
 }
 
+# fill_in NAME puts $scratch/NAME between the lines of docs/correctness.md that name it.
+fill_in() {
+	awk -v name="$1" -v from="$scratch/$1" '
+		index($0, "<!-- end of " name) == 1 { skip = 0 }
+		!skip
+		index($0, "<!-- " name) == 1 { print ""; while ((getline line < from) > 0) print line; if (line != "") print ""; skip = 1 }
+		' docs/correctness.md >"$scratch/page"
+	cat "$scratch/page" >docs/correctness.md
+}
+
 mutants() {
 	local name scenario property rule got flags cflags pan all=0 caught=0
 	: >"$scratch/pictures"
+	printf '| Mutant | Instead of the rule | Scenario | Breaks |\n|---|---|---|---|\n' >"$scratch/mutants"
 	printf '%-28s %-10s %-16s %s\n' mutant scenario broken rule
 	while read -r name scenario property rule; do
 		all=$((all + 1))
@@ -115,20 +126,18 @@ mutants() {
 			replay "$scenario" "$flags" >"$scratch/picture"
 			got=$(sed -n 's/^violated: //p' "$scratch/picture")
 			{
-				printf '### %s\n\nRule: %s. Scenario `%s`.\n\n```text\n' "$name" "$rule" "$scenario"
+				printf '### %s\n\n%s.\n\n```text\n' "$name" "${rule^}"
 				cat "$scratch/picture"
 				printf '```\n\n'
 			} >>"$scratch/pictures"
 		fi
+		printf '| [%s](#%s) | %s | `%s` | %s |\n' "$name" "${name,,}" "$rule" "$scenario" "$got" >>"$scratch/mutants"
 		printf '%-28s %-10s %-16s %s\n' "$name" "$scenario" "$got" "$rule"
 		[[ $got != "$property" ]] || caught=$((caught + 1))
 	done < <(table mutants.txt)
 	if ((all == caught)); then
-		awk -v pictures="$scratch/pictures" '
-			/^<!-- pictures/ { print; print ""; while ((getline line < pictures) > 0) print line; skip = 1 }
-			/^<!-- end of pictures/ { skip = 0 }
-			!skip' docs/correctness.md >"$scratch/page"
-		cat "$scratch/page" >docs/correctness.md
+		fill_in mutants
+		fill_in pictures
 	fi
 	printf 'model mutants: %d of %d found\n' "$caught" "$all"
 	((all > 0 && all == caught))

@@ -9,5 +9,6 @@
 #endif
 #define NEXP 1
 #define FAULTS
+#define NONE_FAILS           /* no invalidation, see joining */
 #define NFAULT 1
 #include "../model.pml"

@@ -1,0 +1,2 @@
+/* The same as progress, checked for runs that go on for ever. */
+#include "progress.pml"

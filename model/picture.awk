@@ -1,7 +1,7 @@
 # Draws a counterexample. Reads what the model prints when spin replays a trail: lines "@<who>|<what>", in which who is p<n>
 # for a process, x for an execution on the server, s for what is stored after it, and ! for the property that is violated.
 
-function token(n) { return n < 3 ? "none" : sprintf("%c", 65 + n - 3) }
+function token(n) { n += 0; return n < 3 ? "none" : sprintf("%c", 65 + n - 3) }
 
 function lease(l, nonce) {
 	if (l == 0) return "no lease"
@@ -18,6 +18,8 @@ function stored(text,   a, s) {
 	if (a[2]) s = "of the other key: " s
 	return s
 }
+
+function same(a, b) { return row[a] == row[b] && what[a] == what[b] }
 
 function put(column, text) {
 	line++
@@ -67,6 +69,11 @@ END {
 		if (row[n] == 9) s = s what[n]
 		sub(/ +$/, "", s)
 		print s
+		# A cycle is unrolled by spin: once is enough.
+		if (n > 3 && n + 2 <= line && same(n, n - 2) && same(n - 1, n - 3) && same(n, n + 2)) {
+			print "    and so on"
+			break
+		}
 	}
 	print "violated: " (property ? property : otherwise)
 }

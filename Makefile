@@ -64,7 +64,7 @@ model: ## Check the model of the protocol with spin, exhaustively for its bounds
 	@scripts/model.sh
 
 .PHONY: model-quick
-model-quick: ## The same with smaller bounds, in about a minute.
+model-quick: ## The same with smaller bounds, in about two minutes.
 	@scripts/model.sh quick
 
 .PHONY: model-mutants

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/model.sh          checks the model of the protocol in every scenario of model/scenarios.txt, exhaustively
-# scripts/model.sh quick    the same with smaller bounds, in about a minute
+# scripts/model.sh quick    the same with smaller bounds, in about two minutes
 # scripts/model.sh mutants  weakens one rule at a time, as model/mutants.txt says: each must break the property that is named
 #                           there. Writes the counterexamples into docs/correctness.md.
 #

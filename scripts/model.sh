@@ -131,6 +131,7 @@ mutants() {
 				printf '```\n\n'
 			} >>"$scratch/pictures"
 		fi
+		# shellcheck disable=SC2016 # backquotes of Markdown
 		printf '| [%s](#%s) | %s | `%s` | %s |\n' "$name" "${name,,}" "$rule" "$scenario" "$got" >>"$scratch/mutants"
 		printf '%-28s %-10s %-16s %s\n' "$name" "$scenario" "$got" "$rule"
 		[[ $got != "$property" ]] || caught=$((caught + 1))

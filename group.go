@@ -78,7 +78,7 @@ func (g *group[V]) run() {
 		if p.sleep > 0 && !g.watch(&p) {
 			p.place = g.sleep(p.sleep, p.full)
 		}
-		if !g.stay() {
+		if !g.stay() { // a closed cache begins no loads, not for those who are overdue either
 			break
 		}
 		if g.overdue(); !g.stay() {

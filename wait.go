@@ -145,7 +145,7 @@ func (f *flight[V]) stay() bool {
 	return f.isWaitedFor()
 }
 
-// closes ends the flight when the cache is closed.
+// closes reports whether the cache is closed. Then the flight has ended.
 func (f *flight[V]) closes() bool {
 	select {
 	case <-f.c.closing:
@@ -156,7 +156,7 @@ func (f *flight[V]) closes() bool {
 	}
 }
 
-// isWaitedFor detaches the flight when nobody waits.
+// isWaitedFor reports whether anybody waits. If not, the flight is detached.
 func (f *flight[V]) isWaitedFor() bool {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()

@@ -48,12 +48,14 @@ var stringCoder = coder[string]{
 var bytesCoder = coder[[]byte]{
 	encode: func(v []byte) (string, error) { return string(v), nil },
 	decode: func(payload string) ([]byte, error) { return []byte(payload), nil },
-	take: func(payload string) ([]byte, error) {
-		if payload == "" {
-			return []byte{}, nil // as decode: not nil
-		}
-		return unsafe.Slice(unsafe.StringData(payload), len(payload)), nil
-	},
+	take:   takeBytes,
+}
+
+func takeBytes(payload string) ([]byte, error) {
+	if payload == "" {
+		return []byte{}, nil // as decode: not nil
+	}
+	return unsafe.Slice(unsafe.StringData(payload), len(payload)), nil
 }
 
 func newCoder[V any](codec Codec) coder[V] {

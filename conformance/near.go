@@ -550,13 +550,19 @@ var nearCases = []testCase{
 		run: func(e *env) {
 			d := e.driver()
 			b := newCache[[]byte](e, d, leasecache.Options{Near: &mapNear{}})
+			load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
 			e.eventually("the bytes are kept, and stay", func() bool {
-				res, err := b.Read(e.ctx, "bytes", func(context.Context) ([]byte, error) { return []byte("value"), nil })
+				res, err := b.Read(e.ctx, "read", load)
 				if err != nil || string(res.Value) != "value" {
 					e.Fatalf("Read returned %q, %v", res.Value, err)
 				}
 				res.Value[0] = 'X'
-				return b.Stats().NearHits > 3
+				got, err := b.Get(e.ctx, "got", load)
+				if err != nil || string(got) != "value" {
+					e.Fatalf("Get returned %q, %v", got, err)
+				}
+				got[0] = 'X'
+				return b.Stats().NearHits > 6
 			})
 			m := newCache[map[string]int](e, d, leasecache.Options{Near: &mapNear{}})
 			e.eventually("the map is kept, and stays", func() bool {

@@ -269,6 +269,9 @@ var catalogue = []mutant{
 	{"result: a cached not-found is a value", "reading", "get.go", "\t\tcase notFound:\n\t\t\tc.stats.hits", "\t\tcase notFound && false:\n\t\t\tc.stats.hits", "NotFoundIsCached"},
 	{"result: a cached not-found is a value for Read", "reading", "get.go", "\tif notFound {\n\t\treturn res, nil, ErrNotFound", "\tif notFound && false {\n\t\treturn res, nil, ErrNotFound", "NotFoundIsCached"},
 	{"result: what a wait finds and cannot decode is loaded without a lease", "reading", "wait.go", "\tif again {\n", "\tif again && false {\n", "UndecodableValueFoundWhileWaiting"},
+	{"result: bytes that reads share are the caller's", "reading", "get.go", " && !c.opts.ShareReads", "", "OneCallerCannotChangeAnothersHit"},
+	{"result: bytes that the process keeps are the caller's", "reading", "get.go", " && c.opts.Near == nil", "", "NearValuesAreTheCallers"},
+	{"result: no bytes are nil", "reading", "codec.go", "return []byte{}, nil // as decode: not nil", "return nil, nil", "OneCallerCannotChangeAnothersHit"},
 	{"result: a value that begins with 0x00", "reading", "internal/protocol/record.go", "\t\treturn mark + payload\n", "\t\treturn payload\n", "Values"},
 	{"result: a key that starts with a brace", "reading", "internal/protocol/keys.go", "case key[0] == '}':", "case false:", "Keys"},
 }

@@ -80,7 +80,10 @@ type Parts struct {
 }
 
 // String returns the scheme and the address, and nothing that may be secret.
-func (p *Parts) String() string { return p.Scheme + "://" + p.Addr }
+func (p Parts) String() string { return p.Scheme + "://" + p.Addr }
+
+// GoString returns the same, for %#v.
+func (p Parts) GoString() string { return p.String() }
 
 // Get returns a parameter, the first if there are several, and "" if there is none.
 func (p *Parts) Get(name string) string { return p.params.Get(name) }

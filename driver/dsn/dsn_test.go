@@ -186,9 +186,11 @@ func TestPartsPrintNoPassword(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, verb := range []string{"%v", "%+v", "%s"} {
-			if got := fmt.Sprintf(verb, p); got != want {
-				t.Errorf("%s prints %q; want %q", verb, got, want)
+		for _, verb := range []string{"%v", "%+v", "%s", "%#v"} {
+			for _, v := range []any{p, *p} {
+				if got := fmt.Sprintf(verb, v); got != want {
+					t.Errorf("%s of a %T prints %q; want %q", verb, v, got, want)
+				}
 			}
 		}
 	}

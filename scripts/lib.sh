@@ -15,8 +15,12 @@ modules() {
 		kinds == "  " || index(kinds, " " $2 " ") { print $1 }' modules.txt
 }
 
-# heading TEXT... sets off what follows in the output.
-heading() { printf '\n== %s\n' "$*"; }
+# heading TEXT... sets off what follows in the output, with the time since the first script started.
+export LEASECACHE_BEGAN=${LEASECACHE_BEGAN:-$(date +%s)}
+heading() {
+	local seconds=$(($(date +%s) - LEASECACHE_BEGAN))
+	printf '\n== %s (%d:%02d)\n' "$*" $((seconds / 60)) $((seconds % 60))
+}
 
 # engine_runs tells whether a container engine answers.
 engine_runs() { command -v docker >/dev/null && docker version >/dev/null 2>&1; }

@@ -2,6 +2,7 @@ package leasecache
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/leasecache/leasecache/internal/protocol"
@@ -77,19 +78,23 @@ func (c *Cache[V]) getShared(ctx context.Context, key string) (stored string, ok
 	}
 }
 
-// landed ends a read that was on the wire, and sends the next one, in a goroutine
-// because it belongs to all who joined it. After an outage they have that instead:
-// it holds no data, and a server that hangs should cost them no second wait.
+// landed ends a read that was on the wire. What was joined meanwhile is sent in its place, in a goroutine because it belongs
+// to all who joined it.
 func (c *Cache[V]) landed(s *shard[V], key string, h *hotKey, outage error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := h.next
-	h.next = nil
-	if r != nil && outage == nil {
-		go c.send(s, key, h, r)
+	if h.next != nil && outage == nil {
+		go c.sendJoined(s, key, h)
 		return
 	}
-	if r != nil {
+	s.leave(key, h, outage)
+}
+
+// leave takes a read off the wire that none follows. After an outage those who wait for the next one have that instead: it
+// holds no data, and a server that hangs should cost them no second wait. s.mu is held.
+func (s *shard[V]) leave(key string, h *hotKey, outage error) {
+	if r := h.next; r != nil && outage != nil {
+		h.next = nil
 		r.err = outage
 		close(r.done)
 	}
@@ -108,9 +113,32 @@ func outage(ctx context.Context, err error) error {
 	return nil
 }
 
+// sendJoined sends one read after the other, each for all who have joined it, until nobody waits. Those who got the last
+// reply run first: whoever of them reads again joins too, and fewer reads serve more of them.
+func (c *Cache[V]) sendJoined(s *shard[V], key string, h *hotKey) {
+	for {
+		runtime.Gosched()
+		s.mu.Lock()
+		r := h.next
+		h.next = nil
+		if r == nil {
+			s.leave(key, h, nil)
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		c.send(key, r)
+		if err := outage(r.ctx, r.err); err != nil {
+			s.mu.Lock()
+			s.leave(key, h, err)
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
 // send runs a read that others have joined.
-func (c *Cache[V]) send(s *shard[V], key string, h *hotKey, r *hotRead) {
-	defer func() { c.landed(s, key, h, outage(r.ctx, r.err)) }()
+func (c *Cache[V]) send(key string, r *hotRead) {
 	defer close(r.done)
 	if !c.work.begin() {
 		r.err = ErrClosed

@@ -33,6 +33,8 @@ printf '#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n' | $cc -x
 	need "a C compiler, for the race detector and adapters/glide ($cc does not compile): on Debian apt-get install gcc libc6-dev, on macOS xcode-select --install"
 command -v git >/dev/null || need "git: on Debian apt-get install git"
 command -v make >/dev/null || need "make: on Debian apt-get install make"
+command -v spin >/dev/null || [[ $(id -u) == 0 && -n $(command -v apt-get) ]] ||
+	need "spin, which checks the model of the protocol: on Debian apt-get install spin, on macOS brew install spin"
 
 if ! engine_runs && ! servers_named && ! command -v valkey-server >/dev/null && ! command -v redis-server >/dev/null; then
 	if ! command -v docker >/dev/null; then

@@ -144,7 +144,7 @@ var catalogue = []mutant{
 	{"stale: for those who asked for none", "G5", "wait.go", "c.opts.Stale > 0 && f.kind != refreshFlight", "f.kind != refreshFlight", "G5NoStaleCopyUnlessAskedFor"},
 	{"stale: for a refresh", "G5", "wait.go", "c.opts.Stale > 0 && f.kind != refreshFlight", "c.opts.Stale > 0", "RefreshIsNotServedStale"},
 
-	{"join: a shared read until it has landed", "G3", "share.go", "\th.next = nil\n\tif r != nil && outage == nil {\n\t\tgo c.send(s, key, h, r)\n", "\tif r != nil && r.ok {\n\t\tr = nil\n\t}\n\tif r != nil && outage == nil {\n\t\tr.ok = true\n\t\tgo func() {\n\t\t\tc.send(s, key, h, r)\n\t\t\ts.mu.Lock()\n\t\t\th.next = nil\n\t\t\ts.mu.Unlock()\n\t\t}()\n", "G3SharedReadIsJoinedUntilItIsSent"},
+	{"join: a shared read until it has landed", "G3", "share.go", "\t\th.next = nil\n\t\tif r == nil {\n\t\t\ts.leave(key, h, nil)\n\t\t\ts.mu.Unlock()\n\t\t\treturn\n\t\t}\n\t\ts.mu.Unlock()\n\t\tc.send(key, r)\n", "\t\tif r == nil || r.ok {\n\t\t\ts.leave(key, h, nil)\n\t\t\ts.mu.Unlock()\n\t\t\treturn\n\t\t}\n\t\tr.ok = true\n\t\ts.mu.Unlock()\n\t\tc.send(key, r)\n\t\ts.mu.Lock()\n\t\th.next = nil\n\t\ts.mu.Unlock()\n", "G3SharedReadIsJoinedUntilItIsSent"},
 
 	// The core: how many loads run.
 	{"loads: any number of a key", "G2", "wait.go", "if f.starved = e.loads >= maxKeyLoads; f.starved {", "if false {", "G2ProcessRunsTwoLoadsOfAKeyAtMost"},

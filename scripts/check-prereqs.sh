@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Names everything at once that is missing to run the tests, and how to get it.
+# Names everything at once that is missing to run the tests, and how to get it: scripts/check-prereqs.sh [MODE], a mode of
+# test.sh.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -33,7 +34,7 @@ printf '#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n' | $cc -x
 	need "a C compiler, for the race detector and adapters/glide ($cc does not compile): on Debian apt-get install gcc libc6-dev, on macOS xcode-select --install"
 command -v git >/dev/null || need "git: on Debian apt-get install git"
 command -v make >/dev/null || need "make: on Debian apt-get install make"
-command -v spin >/dev/null || [[ $(id -u) == 0 && -n $(command -v apt-get) ]] ||
+[[ ${1:-full} != full ]] || command -v spin >/dev/null || [[ $(id -u) == 0 && -n $(command -v apt-get) ]] ||
 	need "spin, which checks the model of the protocol: on Debian apt-get install spin, on macOS brew install spin"
 
 if ! engine_runs && ! servers_named && ! command -v valkey-server >/dev/null && ! command -v redis-server >/dev/null; then

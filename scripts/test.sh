@@ -9,7 +9,6 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 mode=${1:-full}
-releasing=
 # What of the tests module runs the suite, each in a process of its own, and what the report must hold then.
 matrix=() expect=()
 while read -r server; do
@@ -17,7 +16,7 @@ while read -r server; do
 done < <(sed -n 's/.*Name: *"\([^"]*\)".*/\1/p' servertest/table.go)
 case $mode in
 full)
-	images=() flags=() timeout=20m limit=1h releasing=later
+	images=() flags=() timeout=20m limit=1h
 	dirs=$(modules released internal)
 	;;
 quick)
@@ -37,20 +36,33 @@ matrix)
 	;;
 esac
 
-building=
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/leasecache-test.XXXXXX")
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$scratch"' EXIT
-report=$scratch/report
-: >"$report"
-export LEASECACHE_REPORT=$report
+export LEASECACHE_REPORT=$scratch/report
+: >"$LEASECACHE_REPORT"
 
-scripts/check-prereqs.sh
+# begin NAME COMMAND... runs a command beside what follows.
+begin() {
+	"${@:2}" >"$scratch/$1" 2>&1 &
+	echo $! >"$scratch/$1.pid"
+}
+# finish NAME waits for it and prints what it printed. It returns the command's status.
+finish() {
+	local status=0
+	heading "$1"
+	wait "$(cat "$scratch/$1.pid")" || status=$?
+	cat "$scratch/$1"
+	return "$status"
+}
+
+scripts/check-prereqs.sh "$mode"
 
 # Whoever names servers in the environment brings all of them; without an engine the servers come from PATH.
 # Building images is mostly waiting for packages, so what needs no server runs meanwhile.
+building=
 if engine_runs && ! servers_named; then
-	scripts/images.sh ${images[@]+"${images[@]}"} >"$scratch/images" 2>&1 &
-	building=$!
+	building=images
+	begin images scripts/images.sh ${images[@]+"${images[@]}"}
 fi
 
 failed=()
@@ -58,47 +70,37 @@ if [[ $mode == full ]]; then
 	scripts/lint.sh || failed+=(lint)
 fi
 
-if [[ -n $building ]]; then
-	heading "images"
-	built=0
-	wait "$building" || built=$?
-	building=
-	cat "$scratch/images"
-	[[ $built == 0 ]] || exit "$built"
-fi
+[[ -z $building ]] || finish images
 
-# One module after the other: tests of timing and of races are worth most when nothing else takes the processors.
+# One module after the other: tests of timing and of races are worth most when nothing else takes the processors. The tests
+# on real servers mostly wait for them, and leave time to what only computes.
 for dir in $dirs; do
 	heading "go test: $dir"
 	run=(go test -race -timeout="$timeout" ${flags[@]+"${flags[@]}"})
 	if [[ $dir == tests ]]; then
 		run+=(-count=1 -skip='^TestMatrix$') # what a real server did last time says nothing about now
+		begin model nice -n 19 scripts/model.sh quick
+		begin release nice -n 19 scripts/release-check.sh
 	fi
 	(cd "$dir" && "${run[@]}" ./...) || failed+=("the tests of $dir")
 done
 
 # A site's cells run one after the other, and each ends by waiting for its slowest cases. So every server has a process of
-# its own, and the release, which is all compiling, takes what processors are left.
-heading "matrix${releasing:+ and release}"
+# its own.
+heading "matrix"
 (cd tests && go test -race -c -o "$scratch/tests.test" .) || failed+=("the matrix does not build")
-lanes=()
-for lane in "${matrix[@]}"; do
-	(cd tests && exec "$scratch/tests.test" -test.count=1 -test.timeout="$limit" -test.parallel=$((2 * $(getconf _NPROCESSORS_ONLN))) \
-		-test.run="$lane") >"$scratch/lane${#lanes[@]}" 2>&1 &
-	lanes+=($!)
+for run in "${matrix[@]}"; do
+	# shellcheck disable=SC2016 # for the other shell
+	begin "matrix ${run//\//,}" bash -c 'cd tests && exec "$@"' - "$scratch/tests.test" -test.count=1 -test.timeout="$limit" \
+		-test.parallel=$((2 * $(getconf _NPROCESSORS_ONLN))) -test.run="$run"
 done
-if [[ -n $releasing ]]; then
-	nice -n 19 scripts/release-check.sh >"$scratch/release" 2>&1 &
-	releasing=$!
-fi
-for i in "${!lanes[@]}"; do
-	wait "${lanes[i]}" || failed+=("the matrix: -run='${matrix[i]}'")
-	cat "$scratch/lane$i"
+for run in "${matrix[@]}"; do
+	finish "matrix ${run//\//,}" || failed+=("the matrix: $run")
 done
-if [[ -n $releasing ]]; then
-	wait "$releasing" || failed+=("the release: make release-check")
-	heading "release"
-	cat "$scratch/release"
+
+if [[ $mode == full ]]; then
+	finish model || failed+=("the model: make model-quick")
+	finish release || failed+=("the release: make release-check")
 fi
 
 # A mutant that a test catches proves nothing while that test fails anyway.
@@ -108,9 +110,9 @@ if [[ $mode == full ]] && ((${#failed[@]} == 0)); then
 fi
 
 heading "cells of the matrix"
-sort -u "$report"
+sort -u "$LEASECACHE_REPORT"
 for expected in "${expect[@]}"; do
-	grep -q "$expected" "$report" || failed+=("the report: no line matches \"$expected\"")
+	grep -q "$expected" "$LEASECACHE_REPORT" || failed+=("the report: no line matches \"$expected\"")
 done
 
 if ((${#failed[@]} > 0)); then

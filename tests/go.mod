@@ -3,6 +3,7 @@ module github.com/leasecache/leasecache/tests
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/gomodule/redigo v1.9.3
 	github.com/leasecache/leasecache v0.0.0
 	github.com/leasecache/leasecache/adapters/glide v0.0.0
@@ -19,6 +20,7 @@ require (
 	github.com/valkey-io/valkey-glide/go/v2 v2.5.3
 	github.com/valkey-io/valkey-go v1.0.79
 	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.50.0
 )
 
 require (
@@ -74,7 +76,6 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	google.golang.org/protobuf v1.34.2 // indirect
 )
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/leasecache/leasecache/conformance"
 	"github.com/leasecache/leasecache/servertest"
@@ -59,6 +60,8 @@ type Fault struct {
 	// Excuses tells that invalidations which were confirmed may be undone by it, as an asynchronous failover may: what
 	// is read is not held against the cache until every key was invalidated again after the fault.
 	Excuses bool
+	// Lasts is for how long it should last before it is healed.
+	Lasts time.Duration
 	// Inject makes it happen, and returns when it has. What it returns ends it, and returns when everything is in its
 	// place again; it is called once. It is nil for what ends by itself.
 	Inject func(ctx context.Context, s *Site) (heal func(ctx context.Context) error, err error)

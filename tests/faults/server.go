@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var servers = []Fault{
+	{
+		Name: "server-sigkill", Topologies: []Topology{Standalone}, Lasts: 300 * time.Millisecond,
+		Promise: "Reads fail as unavailable until it is back, with the data that it had confirmed.",
+		Inject:  killed(false),
+	},
+	{
+		Name: "server-sigkill-empty", Topologies: []Topology{Standalone}, Lasts: 300 * time.Millisecond,
+		Promise: "Reads fail as unavailable until it is back; loads that began before are not cached.",
+		Loses:   "All values, leases and marks.",
+		Inject:  killed(true),
+	},
+	{
+		Name: "server-sigstop", Topologies: []Topology{Standalone}, Lasts: 1200 * time.Millisecond,
+		Promise: "Each call ends after CallTimeout; what the server executes when it goes on is as good as a late copy.",
+		Inject: func(_ context.Context, s *Site) (func(context.Context) error, error) {
+			s.Standalone.Pause()
+			return func(context.Context) error { s.Standalone.Resume(); return nil }, nil
+		},
+	},
+	{
+		Name: "script-flush", Topologies: []Topology{Standalone},
+		Promise: "Nothing fails: a script that the server does not know is sent by its source.",
+		Inject:  command("SCRIPT", "FLUSH"),
+	},
+	{
+		Name: "client-kill", Topologies: []Topology{Standalone},
+		Promise: "As when links are cut.",
+		Inject:  command("CLIENT", "KILL", "TYPE", "normal"),
+	},
+	{
+		Name: "client-kill-pubsub", Topologies: []Topology{Standalone},
+		Promise: "Waiting reads poll until the subscription is open again.",
+		Inject:  command("CLIENT", "KILL", "TYPE", "pubsub"),
+	},
+	{
+		Name: "flushall", Topologies: []Topology{Standalone},
+		Promise: "Loads that began before are not cached; each key is loaded afresh.",
+		Loses:   "All values, leases and marks.",
+		Inject:  command("FLUSHALL"),
+	},
+	{
+		Name: "debug-sleep", Topologies: []Topology{Standalone},
+		Promise: "Each call ends after CallTimeout.",
+		Inject:  command("DEBUG", "SLEEP", "0.7"),
+	},
+	{
+		Name: "maxclients", Topologies: []Topology{Standalone}, Lasts: 700 * time.Millisecond,
+		Promise: "Connections that are open go on; calls that need a new one fail as unavailable.",
+		Inject: func(ctx context.Context, s *Site) (func(context.Context) error, error) {
+			// One connection that may always mend it.
+			c := redis.NewClient(&redis.Options{Addr: s.Standalone.Addr, MaxRetries: -1, PoolSize: 1})
+			was, err := c.ConfigGet(ctx, "maxclients").Result()
+			if err == nil {
+				err = c.ConfigSet(ctx, "maxclients", "1").Err()
+			}
+			if err != nil {
+				c.Close()
+				return nil, fmt.Errorf("faults: maxclients: %w", err)
+			}
+			return func(ctx context.Context) error {
+				defer c.Close()
+				return c.ConfigSet(ctx, "maxclients", was["maxclients"]).Err()
+			}, nil
+		},
+	},
+}
+
+// killed ends the server by SIGKILL, after it was emptied or not.
+func killed(empty bool) func(context.Context, *Site) (func(context.Context) error, error) {
+	return func(ctx context.Context, s *Site) (func(context.Context) error, error) {
+		if empty {
+			if err := send(ctx, s.Standalone, "FLUSHALL"); err != nil {
+				return nil, err
+			}
+		}
+		s.Standalone.Kill()
+		return func(context.Context) error { s.Standalone.Restart(); return nil }, nil
+	}
+}
+
+// The policies of a server that has no more memory.
+var evictions = []string{
+	"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl",
+}
+
+// memory returns a fault for each policy.
+func memory() (all []Fault) {
+	for _, policy := range evictions {
+		f := Fault{
+			Name: "maxmemory-" + policy, Topologies: []Topology{Standalone}, Lasts: 500 * time.Millisecond,
+			Promise: "An evicted value is a miss, and an evicted lease ends like one that has run out.",
+			Loses:   "Values, leases and marks that the server evicts.",
+			Inject: func(ctx context.Context, s *Site) (func(context.Context) error, error) {
+				return full(ctx, s, policy)
+			},
+		}
+		if policy == "noeviction" {
+			f.Promise = "Hits and invalidations go on; a load is returned without being cached."
+			f.Loses = ""
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// ballast is what fills the server. It expires, for the policies that evict nothing else.
+const ballast = "ballast:"
+
+// full leaves the server no memory: its limit is just above what it uses now, and then there is more.
+func full(ctx context.Context, s *Site, policy string) (func(context.Context) error, error) {
+	configure := func(ctx context.Context, limit int64, policy string) error {
+		return admin(ctx, s.Standalone, func(c *redis.Client) error {
+			if err := c.ConfigSet(ctx, "maxmemory-policy", policy).Err(); err != nil {
+				return err
+			}
+			return c.ConfigSet(ctx, "maxmemory", fmt.Sprint(limit)).Err()
+		})
+	}
+	err := admin(ctx, s.Standalone, func(c *redis.Client) error {
+		var used int64
+		if _, err := fmt.Sscan(c.InfoMap(ctx, "memory").Item("Memory", "used_memory"), &used); err != nil {
+			return err
+		}
+		if err := configure(ctx, used+1<<19, policy); err != nil {
+			return err
+		}
+		for i := range 64 {
+			err := c.Set(ctx, fmt.Sprint(ballast, i), strings.Repeat("x", 1<<15), time.Minute).Err()
+			if err != nil && !strings.HasPrefix(err.Error(), "OOM ") {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("faults: maxmemory with %s: %w", policy, err)
+	}
+	return func(ctx context.Context) error {
+		if err := configure(ctx, 0, "noeviction"); err != nil {
+			return err
+		}
+		return admin(ctx, s.Standalone, func(c *redis.Client) error {
+			for i := range 64 {
+				if err := c.Del(ctx, fmt.Sprint(ballast, i)).Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, nil
+}

@@ -1,0 +1,366 @@
+package histories
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	_ "github.com/leasecache/leasecache/adapters/glide"
+	_ "github.com/leasecache/leasecache/adapters/goredis"
+	_ "github.com/leasecache/leasecache/adapters/redigo"
+	_ "github.com/leasecache/leasecache/adapters/rueidis"
+	_ "github.com/leasecache/leasecache/adapters/valkeygo"
+	"github.com/leasecache/leasecache/tests/faults"
+)
+
+var (
+	duration = flag.Duration("duration", 20*time.Second, "how long processes run, on all sites together")
+	seed     = flag.Uint64("seed", 0, "what decides about loads, reads and faults; 0: a new one")
+	only     = flag.String("topology", "", "run this one alone: standalone, sentinel or cluster")
+	least    = flag.Int("operations", 20000, "fail below this number of operations")
+	calm     = flag.Bool("calm", false, "no faults")
+)
+
+func TestMain(m *testing.M) {
+	if config, ok := os.LookupEnv(workerEnv); ok {
+		if err := work(config); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// drivers are the clients that a topology has.
+var drivers = map[faults.Topology][]string{
+	faults.Standalone: {"goredis", "rueidis", "valkeygo", "redigo", "glide"},
+	faults.Sentinel:   {"goredis", "rueidis", "valkeygo"},
+	faults.Cluster:    {"goredis", "rueidis", "valkeygo", "glide"},
+}
+
+// checkFor bounds the search for an order of the operations on one key.
+const checkFor = 20 * time.Second
+
+func TestHistories(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	topologies := []faults.Topology{faults.Standalone, faults.Sentinel, faults.Cluster}
+	if *only != "" {
+		topologies = []faults.Topology{faults.Topology(*only)}
+		if drivers[topologies[0]] == nil {
+			t.Fatalf("-topology=%q: want standalone, sentinel or cluster", *only)
+		}
+	}
+	t.Logf("seed %d", *seed)
+	operations, injected, violations := 0, 0, 0
+	for _, topology := range topologies {
+		t.Run(string(topology), func(t *testing.T) {
+			s := startSite(t, topology, *seed)
+			happened := s.run(t, *duration/time.Duration(len(topologies)))
+			began := time.Now()
+			found := s.check(t)
+			t.Logf("%s: %d operations, %d keys, %d faults %v, checked in %.1f s", topology, s.operations, s.keys, len(happened), count(happened), time.Since(began).Seconds())
+			operations += s.operations
+			injected += len(happened)
+			violations += found
+		})
+	}
+	fmt.Printf("histories: operations=%d faults=%d violations=%d\n", operations, injected, violations)
+	if violations > 0 {
+		t.Errorf("run again with: go test ./histories -run=TestHistories -args -seed=%d -duration=%v -topology=%s", *seed, *duration, *only)
+	}
+	if operations < *least {
+		t.Errorf("%d operations; want %d or more", operations, *least)
+	}
+}
+
+func count(names []string) map[string]int {
+	m := map[string]int{}
+	for _, n := range names {
+		m[n]++
+	}
+	return m
+}
+
+// A site is a topology, its source and its processes.
+type site struct {
+	faults.Site
+	seed      uint64
+	source    *source
+	socket    string
+	epoch     int64
+	processes []*process
+	excused   []span
+
+	operations, keys int
+}
+
+// span is a time in which what was confirmed may be lost.
+type span struct{ from, to int64 }
+
+func startSite(t *testing.T, topology faults.Topology, seed uint64) *site {
+	s := &site{Site: *faults.NewSite(t, topology, "valkey-9", rand.New(rand.NewPCG(seed, 1))), seed: seed}
+	s.source, s.socket = startSource(t)
+	s.epoch = now()
+	for i, name := range drivers[topology] {
+		dsn := s.NewProcess(name)
+		p := &process{t: t, site: s, cfg: workerConfig{
+			Driver: name, DSN: dsn, Source: s.socket, Seed: seed, Process: i + 1, Profile: profiles[i%len(profiles)],
+			Epoch: s.epoch, Readers: 4, Pace: 2 * time.Millisecond,
+		}}
+		s.processes = append(s.processes, p)
+		s.Processes = append(s.Processes, p)
+	}
+	return s
+}
+
+// run lets the processes run for a time, and faults happen. It returns the names
+// of those that did.
+func (s *site) run(t *testing.T, d time.Duration) (happened []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range s.processes {
+		wg.Go(func() { p.keepRunning(ctx) })
+	}
+	if !*calm {
+		for f := range faults.Plan(s.seed, s.Topology) {
+			if !pause(ctx, time.Duration(s.Rand.Int64N(int64(2*time.Second)))) {
+				break
+			}
+			from := now()
+			heal, err := f.Inject(ctx, &s.Site)
+			if err != nil {
+				t.Errorf("%s: %v", f.Name, err)
+				break
+			}
+			happened = append(happened, f.Name)
+			if heal != nil {
+				pause(ctx, f.Lasts)
+				healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				if err := heal(healing); err != nil {
+					t.Errorf("%s: healing: %v", f.Name, err)
+				}
+				cancel()
+			}
+			if f.Excuses {
+				s.excused = append(s.excused, span{from, now()})
+			}
+		}
+	}
+	<-ctx.Done()
+	wg.Wait()
+	return happened
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// check checks the history of each key, and returns how many cannot be.
+func (s *site) check(t *testing.T) int {
+	histories := map[string][]Operation{}
+	for _, w := range s.source.writes {
+		histories[w.Key] = append(histories[w.Key], w)
+	}
+	errs := map[string]int{}
+	for _, p := range s.processes {
+		for _, o := range p.operations {
+			histories[o.Key] = append(histories[o.Key], o)
+		}
+		for what, n := range p.errors {
+			errs[what] += n
+		}
+		for _, what := range p.wrong[:min(len(p.wrong), 3)] {
+			t.Errorf("%s: an error that the documentation does not name: %s", p.cfg.Driver, what)
+		}
+		t.Logf("%s (%s): %d operations, started %d times", p.cfg.Driver, p.cfg.Profile.Name, len(p.operations), p.starts)
+		s.operations += len(p.operations)
+		if len(p.operations) == 0 {
+			t.Errorf("%s did nothing", p.cfg.Driver)
+		}
+	}
+	t.Logf("errors: %v", errs)
+	keys := slices.Sorted(maps.Keys(histories))
+	s.keys = len(keys)
+	var (
+		mu    sync.Mutex
+		wrong []*Violation
+		wg    sync.WaitGroup
+		next  atomic.Int64
+	)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(keys) {
+					return
+				}
+				history := histories[keys[n]]
+				if s.isExcused(history) {
+					continue
+				}
+				if v := checkKey(keys[n], history, staleFor, checkFor); v != nil {
+					mu.Lock()
+					wrong = append(wrong, v)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, v := range wrong[:min(len(wrong), 3)] {
+		t.Errorf("%s: key %s: %s", s.Topology, v.Key, v.Why)
+		if err := os.MkdirAll("out", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file, err := filepath.Abs(filepath.Join("out", fmt.Sprintf("%s-%s.html", s.Topology, strings.ReplaceAll(v.Key, ":", "-"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drawn, err := v.Draw(file); err != nil {
+			t.Error(err)
+		} else if drawn {
+			t.Logf("its picture: %s", file)
+		}
+	}
+	return len(wrong)
+}
+
+// isExcused reports whether something of a history happened while what was
+// confirmed may have been lost.
+func (s *site) isExcused(history []Operation) bool {
+	return slices.ContainsFunc(s.excused, func(x span) bool {
+		return slices.ContainsFunc(history, func(o Operation) bool { return o.Call < x.to && o.Return > x.from })
+	})
+}
+
+// A process is a worker, started again whenever it ends before its time.
+type process struct {
+	t      *testing.T
+	site   *site
+	cfg    workerConfig
+	starts int
+
+	mu  sync.Mutex
+	now *os.Process
+
+	recorded
+}
+
+// Signal implements [faults.Process].
+func (p *process) Signal(sig os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now == nil {
+		return errors.New("histories: the process is not running")
+	}
+	return p.now.Signal(sig)
+}
+
+// keepRunning runs the process until ctx ends.
+func (p *process) keepRunning(ctx context.Context) {
+	p.errors = map[string]int{}
+	for ctx.Err() == nil {
+		p.starts++
+		p.cfg.Seed = p.site.seed + uint64(p.starts)
+		if err := p.runOnce(ctx); err != nil {
+			p.t.Errorf("%s: %v", p.cfg.Driver, err)
+			return
+		}
+	}
+}
+
+func (p *process) runOnce(ctx context.Context) error {
+	config, err := json.Marshal(p.cfg)
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), workerEnv+"="+string(config))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.now = cmd.Process
+	p.mu.Unlock()
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			in.Close()
+			select {
+			case <-time.After(30 * time.Second):
+				p.t.Errorf("%s does not end", p.cfg.Driver)
+				_ = cmd.Process.Kill()
+			case <-ended:
+			}
+		case <-ended:
+		}
+	})
+	rec, err := collect(out, p.cfg.Process)
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_, _ = io.Copy(io.Discard, out)
+	}
+	end := cmd.Wait()
+	close(ended)
+	wg.Wait()
+	p.mu.Lock()
+	p.now = nil
+	p.mu.Unlock()
+	p.operations = append(p.operations, rec.operations...)
+	p.wrong = append(p.wrong, rec.wrong...)
+	for what, n := range rec.errors {
+		p.errors[what] += n
+	}
+	if err != nil {
+		return err
+	}
+	var exit *exec.ExitError
+	if errors.As(end, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return nil
+	}
+	return end
+}
+

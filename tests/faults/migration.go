@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +18,11 @@ var migrations = []Fault{
 		Name: "slot-migration", Topologies: []Topology{Cluster}, Lasts: 500 * time.Millisecond,
 		Promise: "While the keys of a slot are on two nodes, hits go on; misses fail as unavailable, and an invalidation gets through key by key or says that it did not.",
 		Inject:  migrate,
+	},
+	{
+		Name: "slot-migration-atomic", Topologies: []Topology{Cluster},
+		Promise: "The slots change their node at once, with all keys: reads go on, and an invalidation is sent again or says that it failed.",
+		Inject:  migrateAtomically, // valkey 9
 	},
 }
 
@@ -105,6 +111,51 @@ func migrate(ctx context.Context, s *Site) (func(context.Context) error, error) 
 			}
 		}
 		return nil
+	}, nil
+}
+
+// migrateAtomically lets the servers move some slots from one node to another.
+func migrateAtomically(ctx context.Context, s *Site) (func(context.Context) error, error) {
+	from, _, err := s.shard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	to, _, err := s.shard(ctx)
+	for err == nil && to == from {
+		to, _, err = s.shard(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	owned, err := slotsOf(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	var id string
+	err = admin(ctx, to, func(c *redis.Client) (err error) {
+		id, err = c.Do(ctx, "CLUSTER", "MYID").Text()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	args := []any{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"}
+	for i := 0; i < min(slots, len(owned)); { // ranges of slots that follow each other
+		j := i
+		for j+1 < min(slots, len(owned)) && owned[j+1] == owned[j]+1 {
+			j++
+		}
+		args = append(args, owned[i], owned[j])
+		i = j + 1
+	}
+	if err := send(ctx, from, append(args, "NODE", id)...); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return until(ctx, "the slots have moved", func(ctx context.Context) bool {
+			now, err := slotsOf(ctx, from)
+			return err == nil && !slices.Contains(now, owned[0])
+		})
 	}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/leasecache/leasecache"
-	"github.com/leasecache/leasecache/near"
 )
 
 // A profile is how a process is configured. Processes with different profiles
@@ -14,7 +13,7 @@ type profile struct {
 	ShareReads bool
 	NoWakeUps  bool
 	Stale      bool // takes stale copies
-	Near       bool
+	Impatient  bool // loads without a lease before another's lease ends
 	Reread     bool // reads again what was loaded and not cached
 	LoadDown   bool // loads without a lease while the server is down
 }
@@ -22,9 +21,9 @@ type profile struct {
 // profiles are given to the processes of a site in turn.
 var profiles = []profile{
 	{Name: "default"},
-	{Name: "share reads", ShareReads: true},
+	{Name: "share reads, wait little", ShareReads: true, Impatient: true},
 	{Name: "stale", Stale: true},
-	{Name: "poll, reread", NoWakeUps: true, Reread: true},
+	{Name: "poll, reread, stale", NoWakeUps: true, Reread: true, Stale: true},
 	{Name: "load while down", LoadDown: true},
 }
 
@@ -40,8 +39,8 @@ func (p profile) options() leasecache.Options {
 	if p.Stale {
 		o.Stale = staleFor
 	}
-	if p.Near {
-		o.Near = near.New(1 << 20)
+	if p.Impatient {
+		o.WaitBound = lease / 4
 	}
 	if p.Reread {
 		o.OnLeaseLost = leasecache.LostReread

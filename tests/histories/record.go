@@ -69,8 +69,8 @@ type recorded struct {
 	wrong      []string       // all others
 }
 
-// collect reads lines until their end. A line that was cut short by the end of the process is no line.
-func collect(in io.Reader, process int) (recorded, error) {
+// collect reads lines until their end. It tells served when reads began that returned something. A line that was cut short by the end of the process is no line.
+func collect(in io.Reader, process int, served func(call int64)) (recorded, error) {
 	r := recorded{errors: map[string]int{}}
 	open := map[int][]Operation{}
 	lines := bufio.NewReader(in)
@@ -92,6 +92,7 @@ func collect(in io.Reader, process int) (recorded, error) {
 			}
 			o.Process = process*100 + reader
 			r.operations = append(r.operations, o)
+			served(o.Call)
 		case "begin":
 			var id int
 			o := Operation{Kind: Invalidate, Process: process * 100, Return: unknown}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -72,20 +73,22 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d", *seed)
-	operations, injected, violations := 0, 0, 0
+	operations, happened, violations := 0, 0, 0
 	for _, topology := range topologies {
 		t.Run(string(topology), func(t *testing.T) {
+			plan := faults.Plan(*seed, topology)
+			if *calm {
+				plan = slices.Values([]faults.Fault(nil))
+			}
 			s := startSite(t, topology, *seed)
-			happened := s.run(t, *duration/time.Duration(len(topologies)))
-			began := time.Now()
-			found := s.check(t)
-			t.Logf("%s: %d operations, %d keys, %d faults %v, checked in %.1f s", topology, s.operations, s.keys, len(happened), count(happened), time.Since(began).Seconds())
+			those := s.run(t, *duration/time.Duration(len(topologies)), plan)
+			violations += s.check(t)
 			operations += s.operations
-			injected += len(happened)
-			violations += found
+			happened += len(those)
+			t.Logf("%d operations on %d keys, %d faults: %v", s.operations, s.keys, len(those), names(those))
 		})
 	}
-	fmt.Printf("histories: operations=%d faults=%d violations=%d\n", operations, injected, violations)
+	fmt.Printf("histories: operations=%d faults=%d violations=%d\n", operations, happened, violations)
 	if violations > 0 {
 		t.Errorf("run again with: go test ./histories -run=TestHistories -args -seed=%d -duration=%v -topology=%s", *seed, *duration, *only)
 	}
@@ -94,12 +97,11 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-func count(names []string) map[string]int {
-	m := map[string]int{}
-	for _, n := range names {
-		m[n]++
+func names(those []injected) (names []string) {
+	for _, i := range those {
+		names = append(names, i.fault.Name)
 	}
-	return m
+	return names
 }
 
 // A site is a topology, its source and its processes.
@@ -111,6 +113,7 @@ type site struct {
 	epoch     int64
 	processes []*process
 	excused   []span
+	once      bool // the run ends with the last planned fault, and not with its time
 
 	operations, keys int
 }
@@ -126,7 +129,7 @@ func startSite(t *testing.T, topology faults.Topology, seed uint64) *site {
 		dsn := s.NewProcess(name)
 		p := &process{t: t, site: s, cfg: workerConfig{
 			Driver: name, DSN: dsn, Source: s.socket, Seed: seed, Process: i + 1, Profile: profiles[i%len(profiles)],
-			Epoch: s.epoch, Readers: 4, Pace: 2 * time.Millisecond,
+			Epoch: s.epoch, Readers: 8, Pace: time.Millisecond,
 		}}
 		s.processes = append(s.processes, p)
 		s.Processes = append(s.Processes, p)
@@ -134,43 +137,75 @@ func startSite(t *testing.T, topology faults.Topology, seed uint64) *site {
 	return s
 }
 
-// run lets the processes run for a time, and faults happen. It returns the names
-// of those that did.
-func (s *site) run(t *testing.T, d time.Duration) (happened []string) {
+// An injected fault is one that happened, and how long after its end all processes
+// had read something again.
+type injected struct {
+	fault       faults.Fault
+	servedAfter time.Duration
+}
+
+// serveWithin is how long processes may take to read again after a fault. The
+// slowest are clients that ask only every few seconds who the primary is.
+const serveWithin = time.Minute
+
+// run lets the processes run for a time, or until all planned faults have happened.
+// It returns those that did.
+func (s *site) run(t *testing.T, d time.Duration, planned iter.Seq[faults.Fault]) (happened []injected) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, p := range s.processes {
 		wg.Go(func() { p.keepRunning(ctx) })
 	}
-	if !*calm {
-		for f := range faults.Plan(s.seed, s.Topology) {
-			if !pause(ctx, time.Duration(s.Rand.Int64N(int64(2*time.Second)))) {
-				break
+	s.serve(t, ctx, now()) // clients of clusters take a while to open
+	for f := range planned {
+		if !pause(ctx, time.Duration(s.Rand.Int64N(int64(time.Second)))) {
+			break
+		}
+		from := now()
+		acting, cancel := context.WithTimeout(t.Context(), serveWithin)
+		heal, err := f.Inject(acting, &s.Site)
+		if err == nil && heal != nil {
+			pause(ctx, f.Lasts)
+			err = heal(acting)
+		}
+		cancel()
+		if err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+			break
+		}
+		if f.Excuses {
+			s.excused = append(s.excused, span{from, now()})
+		}
+		after, ok := s.serve(t, ctx, now())
+		if !ok {
+			break // the time was over
+		}
+		happened = append(happened, injected{f, after})
+	}
+	if !s.once {
+		<-ctx.Done()
+	}
+	cancel()
+	wg.Wait()
+	return happened
+}
+
+// serve waits until each process has begun a read after a time, and got something.
+func (s *site) serve(t *testing.T, ctx context.Context, since int64) (after time.Duration, ok bool) {
+	t.Helper()
+	for _, p := range s.processes {
+		for p.served.Load() <= since {
+			if now()-since > int64(serveWithin) {
+				t.Errorf("%s reads nothing %v after the fault has ended", p.cfg.Driver, serveWithin)
+				return 0, false
 			}
-			from := now()
-			heal, err := f.Inject(ctx, &s.Site)
-			if err != nil {
-				t.Errorf("%s: %v", f.Name, err)
-				break
-			}
-			happened = append(happened, f.Name)
-			if heal != nil {
-				pause(ctx, f.Lasts)
-				healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-				if err := heal(healing); err != nil {
-					t.Errorf("%s: healing: %v", f.Name, err)
-				}
-				cancel()
-			}
-			if f.Excuses {
-				s.excused = append(s.excused, span{from, now()})
+			if !pause(ctx, 5*time.Millisecond) {
+				return 0, false
 			}
 		}
 	}
-	<-ctx.Done()
-	wg.Wait()
-	return happened
+	return time.Duration(now() - since), true
 }
 
 // pause waits, unless ctx ends first.
@@ -268,6 +303,8 @@ type process struct {
 	cfg    workerConfig
 	starts int
 
+	served atomic.Int64 // when its last read began that returned something
+
 	mu  sync.Mutex
 	now *os.Process
 
@@ -313,11 +350,16 @@ func (p *process) runOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := cmd.StdoutPipe()
+	// Not by standard output: clients may write there too.
+	out, records, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	defer out.Close()
+	cmd.ExtraFiles = []*os.File{records}
+	err = cmd.Start()
+	records.Close()
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -338,7 +380,7 @@ func (p *process) runOnce(ctx context.Context) error {
 		case <-ended:
 		}
 	})
-	rec, err := collect(out, p.cfg.Process)
+	rec, err := collect(out, p.cfg.Process, p.served.Store)
 	if err != nil {
 		_ = cmd.Process.Kill()
 		_, _ = io.Copy(io.Discard, out)

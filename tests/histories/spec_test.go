@@ -10,6 +10,9 @@ import (
 
 const specStale = 100 // nanoseconds
 
+// late is too late for a copy that was made at 4.
+const late = 5 + specStale + int64(serverTick)
+
 func TestSpec(t *testing.T) {
 	w := func(version, call, ret int64) Operation { return Operation{Write, "k", 0, version, call, ret} }
 	i := func(call, ret int64) Operation { return Operation{Invalidate, "k", 1, 0, call, ret} }
@@ -33,8 +36,8 @@ func TestSpec(t *testing.T) {
 		{"an invalidation of which nothing is known, done", []Operation{w(1, 1, 2), i(3, unknown), r(1, 5, 6), r(0, 7, 8)}, ""},
 		{"an invalidation after one of which nothing is known", []Operation{w(1, 1, 2), i(3, unknown), i(4, 5), r(0, 7, 8)}, "no order"},
 		{"a stale copy in its time", []Operation{w(1, 1, 2), i(3, 4), s(0, 4+specStale, 200)}, ""},
-		{"a stale copy after its time", []Operation{w(1, 1, 2), i(3, 4), s(0, 5+specStale, 200)}, "as stale"},
-		{"a stale copy after its time, invalidated again", []Operation{w(1, 1, 2), i(3, 4), i(50, 60), s(0, 5+specStale, 200)}, "as stale"},
+		{"a stale copy after its time", []Operation{w(1, 1, 2), i(3, 4), s(0, late, late+10)}, "as stale"},
+		{"a stale copy after its time, invalidated again", []Operation{w(1, 1, 2), i(3, 4), i(50, 60), s(0, late, late+10)}, "as stale"},
 		{"a stale copy from the future", []Operation{s(1, 1, 2), w(1, 3, 4)}, "no order"},
 		{"a stale copy that nothing superseded", []Operation{w(1, 1, 2), s(0, 300, 400)}, ""},
 	} {
@@ -81,7 +84,7 @@ func TestAViolationIsDrawn(t *testing.T) {
 }
 
 func TestWhatAKilledProcessLeaves(t *testing.T) {
-	got, err := collect(strings.NewReader("R 3 k 1 2 7\nbegin 1 10 k l\nbegin 2 11 k\nend 1 12\nerror true ErrUnavailable\nerror false who?\nR 1 k 5"), 2)
+	got, err := collect(strings.NewReader("R 3 k 1 2 7\nbegin 1 10 k l\nbegin 2 11 k\nend 1 12\nerror true ErrUnavailable\nerror false who?\nR 1 k 5"), 2, func(int64) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasecache/leasecache"
+	"github.com/leasecache/leasecache/driver"
 )
 
 // workerEnv, when set, makes this binary a process of a site. It holds a
@@ -42,7 +43,7 @@ const (
 // What all processes of a site have in common.
 const (
 	lease    = 500 * time.Millisecond
-	staleFor = 300 * time.Millisecond
+	staleFor = 100 * time.Millisecond
 	// readFor bounds a read. It is above the wait bound.
 	readFor = 3 * time.Second
 )
@@ -81,7 +82,7 @@ func work(config string) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{cfg, store, cache, source, &recorder{out: bufio.NewWriterSize(os.Stdout, 1<<16)}}
+	w := &worker{cfg, store, cache, source, &recorder{out: bufio.NewWriterSize(os.NewFile(3, "records"), 1<<16)}}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -145,7 +146,7 @@ func (w *worker) readOnce(r *rand.Rand, reader int) {
 			kind = StaleRead
 		}
 		w.got(reader, kind, key, call, v, err)
-	case n < 75:
+	case n < 70:
 		res, err := w.cache.Read(ctx, key, func(ctx context.Context) (string, error) { return load(ctx, key) })
 		w.got(reader, kindOf(res), key, call, res.Value, err)
 	case n < 85:
@@ -222,14 +223,17 @@ var errSource = errors.New("the source is tired")
 // little, at times more than a lease.
 func (w *worker) loader(r *rand.Rand) func(ctx context.Context, key string) (string, error) {
 	after := time.Duration(r.Int64N(int64(3 * time.Millisecond)))
-	fails := false
+	fails, stores := false, true
 	switch n := r.IntN(100); {
-	case n < 3:
-		after = lease + time.Duration(r.Int64N(int64(lease)))
+	case n < 5:
+		after = time.Duration(r.Int64N(int64(2 * lease)))
 	case n < 30:
 		after *= 20
 	case n < 32:
 		fails = true
+	case n < 36:
+		stores = false
+		after *= 20
 	}
 	return func(ctx context.Context, key string) (string, error) {
 		var version int64
@@ -242,6 +246,9 @@ func (w *worker) loader(r *rand.Rand) func(ctx context.Context, key string) (str
 		}
 		if fails {
 			return "", errSource
+		}
+		if !stores {
+			leasecache.LoadFrom(ctx).DoNotStore()
 		}
 		return valueOf(key, version), nil
 	}
@@ -291,6 +298,10 @@ func (w *worker) note(what string, err error) {
 			w.rec.failed(true, known.name)
 			return
 		}
+	}
+	if reply, ok := errors.AsType[*driver.ServerError](err); ok && reply.Code == "OOM" { // of a server that evicts nothing
+		w.rec.failed(true, reply.Code)
+		return
 	}
 	w.rec.failed(false, fmt.Sprintf("%s: %v", what, err))
 }

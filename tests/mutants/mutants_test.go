@@ -53,7 +53,7 @@ func TestNoMutantSurvives(t *testing.T) {
 	// What is red must be so because of the mutant. And no mutant may be there that
 	// was not asked for.
 	binary := filepath.Join(dir, "suite.test")
-	build(t, root, binary, weave(t, root, dir))
+	build(t, root, "./mutants/suite", binary, weave(t, root, dir))
 	out, err := run(t, root, binary, env, ".")
 	if err != nil {
 		t.Fatalf("the tests are red without a mutant:\n%s", out)
@@ -113,9 +113,9 @@ func (m mutant) change(t *testing.T, text string) string {
 	return strings.Replace(text, m.old, m.new, 1)
 }
 
-func build(t *testing.T, root, binary, overlay string) {
+func build(t *testing.T, root, pkg, binary, overlay string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=mutants", "-overlay", overlay, "-o", binary, "./mutants/suite")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=mutants", "-overlay", overlay, "-o", binary, pkg)
 	cmd.Dir = filepath.Join(root, "tests")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the mutants must compile: %v\n%s", err, out)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,23 +16,9 @@ import (
 	"github.com/leasecache/leasecache/adapters/goredis"
 	"github.com/leasecache/leasecache/conformance"
 	"github.com/leasecache/leasecache/driver"
-	"github.com/leasecache/leasecache/internal/protocol"
 	"github.com/leasecache/leasecache/tests/acltest"
+	_ "github.com/leasecache/leasecache/tests/mutants/script"
 )
-
-// LEASECACHE_MUTANT_SCRIPT is the name of the script that is changed, and
-// LEASECACHE_MUTANT_SOURCE what it is instead.
-func init() {
-	name, ok := os.LookupEnv("LEASECACHE_MUTANT_SCRIPT")
-	if !ok {
-		return
-	}
-	i := slices.IndexFunc(protocol.Scripts, func(s *driver.Script) bool { return s.Name() == name })
-	if i < 0 {
-		panic("LEASECACHE_MUTANT_SCRIPT is " + name + ", which is the name of no script")
-	}
-	*protocol.Scripts[i] = *driver.NewScript(name, os.Getenv("LEASECACHE_MUTANT_SOURCE"))
-}
 
 func serverAddr(t *testing.T) string {
 	t.Helper()

@@ -51,6 +51,14 @@ bench-quick: ## The same with fewer runs, in under five minutes, without plots.
 scale: ## Simulate 10 to 10,000 processes on one key, and check 10 and 20 against real ones: see docs/scale.md.
 	@cd tests && GOWORK=off go test -count=1 -v -timeout=20m -run="^(TestScale|TestProcesses)$$" ./scale -args -processes=10,100,1000,10000 -real=10,20 -margin=2
 
+.PHONY: histories
+histories: ## Record what processes of every client do while faults happen, for five minutes, and check it: see docs/correctness.md.
+	@scripts/histories.sh $(ARGS)
+
+.PHONY: reliability
+reliability: ## Let each fault happen once, and measure how long processes take to serve again: see docs/reliability.md.
+	@cd tests && GOWORK=off go test -count=1 -v -timeout=40m -run='^TestReliability$$' ./histories -args -all -update $(ARGS)
+
 .PHONY: mutants
 mutants: ## Run the conformance suite on broken drivers; the case of the broken rule must fail each.
 	@scripts/mutants.sh drivers

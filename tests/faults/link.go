@@ -52,13 +52,14 @@ var links = []Fault{
 		Inject: func(_ context.Context, s *Site) (func(context.Context) error, error) {
 			r := s.link().On(isScript, 3, conformance.LateCopy)
 			return func(ctx context.Context) error {
+				err := caught(ctx, r)
 				ctx, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				for range r.Hits() {
 					_, _ = r.Release(ctx) // the server may refuse it, as any copy
 				}
 				r.Remove()
-				return nil
+				return err
 			}, nil
 		},
 	},
@@ -75,6 +76,16 @@ func isScript(command []string) bool {
 func rule(action conformance.Action, n int) func(context.Context, *Site) (func(context.Context) error, error) {
 	return func(_ context.Context, s *Site) (func(context.Context) error, error) {
 		r := s.link().On(func(command []string) bool { return isScript(command) || strings.EqualFold(command[0], "GET") }, n, action)
-		return func(context.Context) error { r.Remove(); return nil }, nil
+		return func(ctx context.Context) error {
+			defer r.Remove()
+			return caught(ctx, r)
+		}, nil
 	}
+}
+
+// caught waits until a rule has caught something: a fault that nothing met is none.
+func caught(ctx context.Context, r *conformance.Rule) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return r.Wait(ctx, 1)
 }

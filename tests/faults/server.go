@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,6 +69,10 @@ var servers = []Fault{
 			if err != nil {
 				c.Close()
 				return nil, fmt.Errorf("faults: maxclients: %w", err)
+			}
+			if send(ctx, s.Standalone, "PING") == nil {
+				c.Close()
+				return nil, errors.New("faults: maxclients: a new connection was taken")
 			}
 			return func(ctx context.Context) error {
 				defer c.Close()
@@ -136,11 +141,20 @@ func full(ctx context.Context, s *Site, policy string) (func(context.Context) er
 		if err := configure(ctx, used+1<<19, policy); err != nil {
 			return err
 		}
+		evicted := c.InfoMap(ctx, "stats").Item("Stats", "evicted_keys")
+		refused := 0
 		for i := range 64 {
 			err := c.Set(ctx, fmt.Sprint(ballast, i), strings.Repeat("x", 1<<15), time.Minute).Err()
-			if err != nil && !strings.HasPrefix(err.Error(), "OOM ") {
+			switch {
+			case err == nil:
+			case strings.HasPrefix(err.Error(), "OOM "):
+				refused++
+			default:
 				return err
 			}
+		}
+		if refused == 0 && evicted == c.InfoMap(ctx, "stats").Item("Stats", "evicted_keys") {
+			return errors.New("nothing was refused and nothing evicted")
 		}
 		return nil
 	})

@@ -15,7 +15,7 @@ import (
 
 var (
 	named  = flag.String("fault", "", "of the reliability test: only the fault of that name")
-	update = flag.Bool("update", false, "of the reliability test: write what was seen into docs/reliability.md")
+	update = flag.Bool("update", false, "of the reliability test: write what was seen into docs/reliability.md, if it was all")
 )
 
 // onceWithin bounds a run in which every fault happens once.
@@ -30,10 +30,7 @@ func TestReliability(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	happened, sites, violations := 0, 0, 0
 	observed := map[string][]string{}
-	for _, topology := range []faults.Topology{faults.Standalone, faults.Sentinel, faults.Cluster} {
-		if *only != "" && *only != string(topology) || testing.Short() && topology != faults.Standalone {
-			continue
-		}
+	for _, topology := range chosen(t) {
 		planned := slices.DeleteFunc(faults.On(topology), func(f faults.Fault) bool { return *named != "" && *named != f.Name })
 		if len(planned) == 0 {
 			continue
@@ -64,7 +61,7 @@ func TestReliability(t *testing.T) {
 	if happened == 0 {
 		t.Errorf("no fault happened: is -fault=%q the name of one?", *named)
 	}
-	if *update && !t.Failed() {
+	if *update && *all && *named == "" && !t.Failed() {
 		page := tablePage(t)
 		before, _, after := cut(t, page)
 		if err := os.WriteFile(reliabilityPage, []byte(before+table(observed)+after), 0o644); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"strings"
 	"testing"
 
@@ -74,8 +75,9 @@ func FuzzReply(f *testing.F) {
 		if adaptertest.HugeLength(m.Raw) && !m.Whole {
 			t.Skip("go-redis allocates what a length says")
 		}
-		s := serve(t, answer(m.Raw))
-		s.Once = !m.Whole
-		return eval(t.Context(), New(s.client(t, redis.Options{})))
+		s := &adaptertest.Server{Setup: setup, Reply: answer(m.Raw), Once: !m.Whole}
+		c := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Pipe(t), nil }})
+		defer c.Close()
+		return eval(t.Context(), New(c))
 	})
 }

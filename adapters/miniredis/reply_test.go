@@ -1,7 +1,6 @@
 package miniredis
 
 import (
-	"net"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -15,12 +14,8 @@ import (
 func FuzzReply(f *testing.F) {
 	adaptertest.FuzzReply(f, func(t *testing.T, m adaptertest.Message) (driver.Reply, error) {
 		s := &adaptertest.Server{Reply: adaptertest.Answer(m.Raw), Once: !m.Whole}
-		s.Start(t)
 		cl := &client{m: miniredis.NewMiniRedis(), dial: func(*miniredis.Miniredis) (*conn, error) {
-			c, err := net.Dial("tcp", s.Addr)
-			if err != nil {
-				return nil, err
-			}
+			c := s.Pipe(t)
 			return &conn{c, resp.NewConn(c), nil}, nil
 		}}
 		defer cl.close()

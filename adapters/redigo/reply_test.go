@@ -3,6 +3,8 @@ package redigo
 import (
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/leasecache/leasecache/driver"
 	"github.com/leasecache/leasecache/internal/adaptertest"
 )
@@ -13,8 +15,9 @@ func FuzzReply(f *testing.F) {
 		if adaptertest.HugeLength(m.Raw) && !m.Whole {
 			t.Skip("redigo allocates what a length says")
 		}
-		s := serve(t, answer(m.Raw))
-		s.Once = !m.Whole
-		return eval(t.Context(), New(s.pool(t)))
+		s := &adaptertest.Server{Reply: answer(m.Raw), Once: !m.Whole}
+		p := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(s.Pipe(t), 0, 0), nil }}
+		defer p.Close()
+		return eval(t.Context(), New(p))
 	})
 }

@@ -1,6 +1,9 @@
 package rueidis
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -17,8 +20,15 @@ func FuzzReply(f *testing.F) {
 		if !m.Whole || m.Value.Kind == resp.Push || len(m.Value.Attrs) > 0 {
 			t.SkipNow()
 		}
-		s := serve(t, answer(m.Raw))
-		client := s.client(t, rueidis.ClientOption{ForceSingleClient: true, DisableRetry: true, RingScaleEachConn: 2})
-		return eval(t.Context(), New(client))
+		s := &adaptertest.Server{Setup: setup, Reply: answer(m.Raw)}
+		c, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{"pipe:1"}, ForceSingleClient: true, DisableCache: true, DisableRetry: true, RingScaleEachConn: 2,
+			DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return s.Pipe(t), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return eval(t.Context(), New(c))
 	})
 }

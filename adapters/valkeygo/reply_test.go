@@ -3,6 +3,9 @@
 package valkeygo
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"testing"
 
 	"github.com/valkey-io/valkey-go"
@@ -19,8 +22,15 @@ func FuzzReply(f *testing.F) {
 		if !m.Whole || m.Value.Kind == resp.Push || len(m.Value.Attrs) > 0 {
 			t.SkipNow()
 		}
-		s := serve(t, answer(m.Raw))
-		client := s.client(t, valkey.ClientOption{ForceSingleClient: true, DisableRetry: true, RingScaleEachConn: 2})
-		return eval(t.Context(), New(client))
+		s := &adaptertest.Server{Setup: setup, Reply: answer(m.Raw)}
+		c, err := valkey.NewClient(valkey.ClientOption{
+			InitAddress: []string{"pipe:1"}, ForceSingleClient: true, DisableCache: true, DisableRetry: true, RingScaleEachConn: 2,
+			DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return s.Pipe(t), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return eval(t.Context(), New(c))
 	})
 }

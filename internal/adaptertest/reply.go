@@ -16,7 +16,8 @@ type Message struct {
 	Raw string
 	// Value is what they mean, if Whole is set.
 	Value resp.Value
-	// Whole is set when Raw is one message, and nothing follows.
+	// Whole is set when Raw is one reply, in the form in which servers write it, and
+	// nothing follows.
 	Whole bool
 }
 
@@ -38,9 +39,9 @@ func FuzzReply(f *testing.F, exchange func(t *testing.T, m Message) (driver.Repl
 			return
 		}
 		m := Message{Raw: raw}
-		r := bufio.NewReader(strings.NewReader(raw))
-		v, err := resp.ReadValue(r)
-		if _, end := r.Peek(1); err == nil && end != nil {
+		v, err := resp.ReadValue(bufio.NewReader(strings.NewReader(raw)))
+		reply := err == nil && v.Kind != resp.Push && len(v.Attrs) == 0 // it is one, and not beside one
+		if reply && string(resp.AppendValue(nil, v)) == raw {
 			m.Value, m.Whole = v, true
 		}
 		got, err := exchange(t, m)

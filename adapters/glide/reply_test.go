@@ -2,6 +2,7 @@ package glide
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,10 +62,5 @@ func hasNamelessError(v resp.Value) bool {
 		code, _, ok := strings.Cut(v.Str, " ")
 		return !ok || driver.ParseServerError(v.Str, nil).Code != code
 	}
-	for _, e := range v.List {
-		if hasNamelessError(e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.List, hasNamelessError)
 }

@@ -1,8 +1,7 @@
 package protocol
 
 import (
-	"go/parser"
-	gotoken "go/token"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,17 +47,13 @@ func TestTokensComeFromCryptoRand(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(gotoken.NewFileSet(), name, nil, parser.ImportsOnly)
+		source, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, i := range file.Imports {
-			switch i.Path.Value {
-			case `"crypto/rand"`:
-				crypto = true
-			case `"math/rand"`, `"math/rand/v2"`:
-				t.Errorf("%s imports %s, which can be guessed", name, i.Path.Value)
-			}
+		crypto = crypto || strings.Contains(string(source), `"crypto/rand"`)
+		if strings.Contains(string(source), `"math/rand`) {
+			t.Errorf("%s imports math/rand, which can be guessed", name)
 		}
 	}
 	if !crypto {

@@ -122,6 +122,9 @@ func (p *printed) use(t *testing.T, e driver.Evaler, prefix string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Before they are used: to print them goes past their locks.
+	o.OnLoad = nil
+	p.add("what there is", c, text, store, o)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	give := func(n int) leasecache.Loader[ledger] {
@@ -161,8 +164,7 @@ func (p *printed) use(t *testing.T, e driver.Evaler, prefix string) {
 	p.err("Close", text.Close(closing))
 	_, err = c.Get(ctx, longKey, give(1))
 	p.err("Get when closed", err)
-	o.OnLoad = nil
-	p.add("what there is", c, store, o, c.Stats(), store.Stats(), text)
+	p.add("the statistics", c.Stats(), text.Stats(), store.Stats())
 }
 
 // poison puts what a cache cannot read where it looks.

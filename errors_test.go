@@ -146,7 +146,7 @@ func TestAnErrorReplyComesWithWhatToDo(t *testing.T) {
 		{"CLUSTERDOWN The cluster is down", "CLUSTER INFO"},
 		{"MASTERDOWN Link with MASTER is down", "primary"},
 		{"MISCONF Redis is configured to save RDB snapshots", "snapshot"},
-		{"ERR unknown command 'EVALSHA', with args beginning with:", "Redis 7.0 or later, or Valkey"},
+		{"ERR unknown command 'EVALSHA'", "Redis 7.0 or later, or Valkey"},
 		{"ERR ACL failure in script: NOPERM", "docs/protocol.md"},
 		{"ERR The user executing the script can't run this command or subcommand script: x", "docs/protocol.md"},
 		{"ERR Write commands not allowed after non deterministic commands.", "too old"},

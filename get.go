@@ -54,7 +54,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load func(context.Contex
 		stored, ok, err = c.getStored(ctx, key)
 	}
 	if err == nil && ok {
-		v, notFound, derr := decode(stored, c.hits.decode)
+		v, notFound, derr := decode(stored, c.opts.MaxValueSize, c.hits.decode)
 		switch {
 		case derr != nil:
 			res, err := c.undecodable(ctx, key, stored, load)
@@ -170,10 +170,17 @@ func readReply(key string, token protocol.Token, reply driver.Reply, err error) 
 
 // decode returns the value of what is stored.
 func (c *Cache[V]) decode(stored string) (v V, notFound bool, err error) {
-	return decode(stored, c.coder.decode)
+	return decode(stored, c.opts.MaxValueSize, c.coder.decode)
 }
 
-func decode[V any](stored string, decode func(payload string) (V, error)) (v V, notFound bool, err error) {
+var errTooLarge = errors.New("leasecache: the stored value is larger than MaxValueSize")
+
+// decode refuses what is larger than most: no cache with this limit has written it,
+// and what a codec makes of it is larger still.
+func decode[V any](stored string, most int, decode func(payload string) (V, error)) (v V, notFound bool, err error) {
+	if len(stored) > most {
+		return v, false, errTooLarge
+	}
 	payload, notFound, err := protocol.Unwrap(stored)
 	if err != nil || notFound {
 		return v, notFound, err

@@ -140,3 +140,41 @@ func TestLargeValuesAreNotCopiedMoreThanTheyMustBe(t *testing.T) {
 		})
 	}
 }
+
+// oversized is a driver on whose server every key has a value of so many bytes, and
+// which may not drop it.
+type oversized int
+
+func (n oversized) Get(context.Context, string) (string, bool, error) {
+	return strings.Repeat("x", int(n)), true, nil
+}
+
+func (n oversized) Eval(_ context.Context, s *driver.Script, _, _ []string) (driver.Reply, error) {
+	if s.Name() == "read" {
+		return driver.List(driver.Int(1), driver.Str(strings.Repeat("x", int(n))), driver.Int(60000)), nil
+	}
+	return driver.Int(2), nil // one was dropped a moment ago
+}
+
+func TestAStoredValueAboveMaxValueSizeIsNotDecoded(t *testing.T) {
+	for size, decoded := range map[int]bool{9: true, 10: true, 11: false, 1 << 20: false} {
+		c := mustCache(t, oversized(size), Options{MaxValueSize: 10})
+		load := func(context.Context) (string, error) { return "loaded", nil }
+		res, err := c.Read(t.Context(), "k", load)
+		if err != nil || (res.Source == Hit) != decoded || (res.Value == "loaded") == decoded {
+			t.Errorf("%d bytes: Read = %+v, %v; want a hit: %v", size, res.Source, err, decoded)
+		}
+		if v, err := c.Get(t.Context(), "k", load); err != nil || (v == "loaded") == decoded {
+			t.Errorf("%d bytes: Get = %.20q, %v; want a hit: %v", size, v, err, decoded)
+		}
+		if _, ok, err := c.Peek(t.Context(), "k"); err != nil || ok != decoded {
+			t.Errorf("%d bytes: Peek = %v, %v; want a hit: %v", size, ok, err, decoded)
+		}
+		if n := c.Stats().Undecodable; (n == 0) != decoded {
+			t.Errorf("%d bytes: %d values count as undecodable", size, n)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

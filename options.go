@@ -89,8 +89,10 @@ type Options struct {
 	MaxUnleasedLoads int
 
 	// MaxValueSize is the size in bytes above which an encoded value is
-	// returned, but not cached. Default: 64 MiB. At most 512 MiB, which is what
-	// a server takes.
+	// returned, but not cached. A larger one that is cached all the same is not
+	// decoded, but treated as one that cannot be: it is dropped, and loaded afresh.
+	// So caches that share a prefix need the same. Default: 64 MiB. At most 512
+	// MiB, which is what a server takes.
 	MaxValueSize int
 
 	// OnUnavailable says what a read does when the server does not answer.

@@ -30,7 +30,7 @@ func NotSent(err error) error {
 
 type notSent struct{ err error }
 
-func (e *notSent) Error() string   { return "not sent: " + e.err.Error() }
+func (e *notSent) Error() string   { return "not sent: " + withoutArguments(e.err.Error()) }
 func (e *notSent) Unwrap() []error { return []error{ErrNotSent, e.err} }
 
 // ServerError is an error that the server replied with.
@@ -38,7 +38,8 @@ type ServerError struct {
 	// Code is the first word of the reply, such as "ERR", "NOSCRIPT" or
 	// "WRONGTYPE".
 	Code string
-	// Message is the rest.
+	// Message is the rest, but for the arguments of a command that the server does
+	// not know, which it repeats: they may be a password, or a value.
 	Message string
 
 	err error
@@ -48,7 +49,7 @@ type ServerError struct {
 // text without a code word (clients strip "ERR ") has the code ERR. client is
 // the client's own error, which stays reachable by [errors.As]; it may be nil.
 func ParseServerError(text string, client error) *ServerError {
-	text = strings.TrimPrefix(text, "-")
+	text = withoutArguments(strings.TrimPrefix(text, "-"))
 	code, message, _ := strings.Cut(text, " ")
 	if !isCode(code) {
 		code, message = "ERR", text
@@ -68,7 +69,28 @@ func isCode(s string) bool {
 	return s != ""
 }
 
-// Error returns the reply as the server sent it.
+// withoutArguments cuts a text where a server begins to repeat the arguments of a
+// command that it does not know.
+func withoutArguments(text string) string {
+	text, _, _ = strings.Cut(text, ", with args beginning with:")
+	return text
+}
+
+// quiet is an error whose text is cut so.
+type quiet struct{ err error }
+
+func (e *quiet) Error() string { return withoutArguments(e.err.Error()) }
+func (e *quiet) Unwrap() error { return e.err }
+
+// quieted returns err, as a quiet one if need be.
+func quieted(err error) error {
+	if text := err.Error(); withoutArguments(text) != text {
+		return &quiet{err}
+	}
+	return err
+}
+
+// Error returns code and message.
 func (e *ServerError) Error() string {
 	if e.Message == "" {
 		return e.Code
@@ -91,6 +113,7 @@ func CallError(ctx context.Context, err error) error {
 	if _, replied := errors.AsType[*ServerError](err); replied {
 		return err
 	}
+	err = quieted(err) // clients put what the server said at login into errors of their own
 	cause := ctx.Err()
 	if cause == nil && isTimeout(err) {
 		// The client's timer may run ahead of the context's own by a moment.

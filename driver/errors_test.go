@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,26 @@ func TestAServerErrorNeedsNoClientError(t *testing.T) {
 	wrapped := fmt.Errorf("wrapped: %w", e)
 	if got, ok := errors.AsType[*ServerError](wrapped); !ok || got != e {
 		t.Error("a ServerError that was wrapped cannot be reached")
+	}
+}
+
+// TestNoArgumentsOfACommandArePrinted is about servers that repeat what they do not
+// know: a password when AUTH was renamed, a value when EVALSHA was.
+func TestNoArgumentsOfACommandArePrinted(t *testing.T) {
+	const reply = "ERR unknown command 'AUTH', with args beginning with: 'user' 's3cret' "
+	client := &clientError{reply}
+	for name, err := range map[string]error{
+		"ServerError": ParseServerError(reply, client),
+		"NotSent":     NotSent(client),
+		"CallError":   CallError(t.Context(), fmt.Errorf("dial: %w", client)),
+		"both":        NotSent(CallError(t.Context(), client)),
+	} {
+		if text := fmt.Sprintf("%v %+v", err, err); strings.Contains(text, "s3cret") || !strings.Contains(text, "unknown command 'AUTH'") {
+			t.Errorf("%s prints %q", name, text)
+		}
+		if got, ok := errors.AsType[*clientError](err); !ok || got != client {
+			t.Errorf("%s: the client's own error cannot be reached", name)
+		}
 	}
 }
 

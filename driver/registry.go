@@ -100,7 +100,7 @@ func Open(name, dsn string) (Evaler, error) {
 	}
 	e, err := d.Open(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("leasecache: open with driver %q: %w", name, err)
+		return nil, fmt.Errorf("leasecache: open with driver %q: %w", name, quieted(err))
 	}
 	return e, nil
 }

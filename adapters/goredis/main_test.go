@@ -46,18 +46,20 @@ type fakeServer struct{ *adaptertest.Server }
 // which go-redis sets up a connection.
 func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	t.Helper()
-	s := &fakeServer{Server: &adaptertest.Server{Reply: reply}}
-	s.Setup = func(args []string) string {
-		switch strings.ToLower(args[0]) {
-		case "hello":
-			return "-ERR unknown command 'HELLO'\r\n"
-		case "client", "readonly", "asking":
-			return "+OK\r\n"
-		}
-		return ""
-	}
+	s := &fakeServer{&adaptertest.Server{Setup: setup, Reply: reply}}
 	s.Start(t)
 	return s
+}
+
+// setup replies to the commands by which go-redis sets up a connection.
+func setup(args []string) string {
+	switch strings.ToLower(args[0]) {
+	case "hello":
+		return "-ERR unknown command 'HELLO'\r\n"
+	case "client", "readonly", "asking":
+		return "+OK\r\n"
+	}
+	return ""
 }
 
 // connect returns an Evaler over a client of a fake server.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasecache/leasecache/driver"
+	"github.com/leasecache/leasecache/internal/adaptertest"
 )
 
 func TestRepliesAreConvertedToFourShapes(t *testing.T) {
@@ -67,47 +69,15 @@ func TestAnErrorInAListIsAServerError(t *testing.T) {
 	}
 }
 
-// FuzzReply sends bytes as a server's reply through go-redis.
+// FuzzReply sends messages as a server's reply through go-redis.
 func FuzzReply(f *testing.F) {
-	for _, s := range []string{
-		"$-1\r\n", "*-1\r\n", "_\r\n", ":5\r\n", "+OK\r\n", "$3\r\nabc\r\n", "*0\r\n",
-		"*2\r\n:1\r\n*1\r\n$-1\r\n", "-ERR x\r\n", "*1\r\n-LOADING x\r\n", "#t\r\n", ",1.5\r\n",
-		"(123\r\n", "%1\r\n+a\r\n:1\r\n", "=5\r\ntxt:a\r\n", "~1\r\n:1\r\n", "$1\r\n", "*2\r\n:1\r\n", "-\r\n", "x",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		if len(raw) > 1<<12 || hugeLength(raw) {
-			return // go-redis allocates what a length says
+	adaptertest.FuzzReply(f, func(t *testing.T, m adaptertest.Message) (driver.Reply, error) {
+		if adaptertest.HugeLength(m.Raw) && !m.Whole {
+			t.Skip("go-redis allocates what a length says")
 		}
-		if raw == cut || raw == hang {
-			return // means something else to the fake server
-		}
-		s := serve(t, answer(raw))
-		s.Once = true
-		r, err := eval(t.Context(), New(s.client(t, redis.Options{})))
-		if err != nil && r.Kind() != driver.KindNil {
-			t.Errorf("got %v beside the error %v", r, err)
-		}
-		_ = r.String()
-		if _, ok := errors.AsType[*driver.ServerError](err); ok && !strings.Contains(raw, "-") && !strings.Contains(raw, "!") {
-			t.Errorf("%v is a ServerError, but the reply %q has none", err, raw)
-		}
-		if errors.Is(err, driver.ErrNotSent) {
-			t.Errorf("%v is ErrNotSent, but the server replied", err)
-		}
+		s := &adaptertest.Server{Setup: setup, Reply: answer(m.Raw), Once: !m.Whole}
+		c := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Pipe(t), nil }})
+		defer c.Close()
+		return eval(t.Context(), New(c))
 	})
-}
-
-// hugeLength reports whether raw holds a number of more than four digits.
-func hugeLength(raw string) bool {
-	digits := 0
-	for _, c := range []byte(raw) {
-		if c < '0' || c > '9' {
-			digits = 0
-		} else if digits++; digits > 4 {
-			return true
-		}
-	}
-	return false
 }

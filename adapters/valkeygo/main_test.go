@@ -50,18 +50,24 @@ func serve(t *testing.T, reply func(args []string) string) *fakeServer {
 	t.Helper()
 	s := &fakeServer{Server: &adaptertest.Server{Reply: reply}, slots: "-ERR This instance has cluster support disabled\r\n"}
 	s.Setup = func(args []string) string {
-		switch strings.ToLower(args[0]) {
-		case "hello":
-			return "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n"
-		case "cluster":
+		if strings.EqualFold(args[0], "cluster") {
 			return s.slots
-		case "client", "readonly", "asking":
-			return "+OK\r\n"
 		}
-		return ""
+		return setup(args)
 	}
 	s.Start(t)
 	return s
+}
+
+// setup replies to the commands by which a client sets up a connection.
+func setup(args []string) string {
+	switch strings.ToLower(args[0]) {
+	case "hello":
+		return "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n"
+	case "client", "readonly", "asking":
+		return "+OK\r\n"
+	}
+	return ""
 }
 
 // connect returns an Evaler over a client of a fake server.

@@ -72,6 +72,24 @@ func (s *Server) Start(t testing.TB) {
 	})
 }
 
+// Pipe returns a connection to a server that is not started, in memory: who makes
+// thousands of them, as a fuzzer does, would use up the ports. It ends with the test.
+func (s *Server) Pipe(t testing.TB) net.Conn {
+	near, far := net.Pipe()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.handle(far, stop)
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		near.Close()
+		far.Close()
+		<-done
+	})
+	return near
+}
+
 func (s *Server) handle(conn net.Conn, stop <-chan struct{}) {
 	s.conns.Add(1)
 	defer s.conns.Add(-1)

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -26,7 +27,7 @@ var migrations = []Fault{
 	},
 }
 
-// slots is how many slots move at a time: enough that keys are among them.
+// slots is how many slots move at a time, at most: those that have keys.
 const slots = 200
 
 // migrate leaves some keys of slots on one node and moves others to another. What it returns moves the rest.
@@ -60,12 +61,25 @@ func migrate(ctx context.Context, s *Site) (func(context.Context) error, error) 
 		return nil, err
 	}
 	s.Rand.Shuffle(len(owned), func(i, j int) { owned[i], owned[j] = owned[j], owned[i] })
-	moved = owned[:min(slots, len(owned))]
 	host, port, err := net.SplitHostPort(to.Addr)
 	if err != nil {
 		return nil, err
 	}
 	source := redis.NewClient(&redis.Options{Addr: from.Addr, MaxRetries: -1})
+	for _, slot := range owned {
+		n, err := source.ClusterCountKeysInSlot(ctx, slot).Result()
+		if err != nil {
+			source.Close()
+			return nil, err
+		}
+		if n > 0 && len(moved) < slots {
+			moved = append(moved, slot)
+		}
+	}
+	if len(moved) == 0 {
+		source.Close()
+		return nil, errors.New("faults: no slot has keys that could be moved")
+	}
 	// keys moves some or all keys of a slot.
 	keys := func(ctx context.Context, slot int, all bool) error {
 		for {

@@ -42,10 +42,13 @@ var partitions = []Fault{
 		Loses:   "Nothing, unless the primary fails before its replica has caught up.",
 		Inject: func(ctx context.Context, s *Site) (func(context.Context) error, error) {
 			var replica *servertest.Server
+			all := s.Servers()
+			order := s.Rand.Perm(len(all)) // once, or a seed would not choose the same
 			err := until(ctx, "a replica follows its primary", func(ctx context.Context) bool {
-				all := s.Servers()
-				replica = all[s.Rand.IntN(len(all))]
-				return role(ctx, replica) == "slave" && follows(ctx, replica)
+				return slices.ContainsFunc(order, func(i int) bool {
+					replica = all[i]
+					return role(ctx, replica) == "slave" && follows(ctx, replica)
+				})
 			})
 			if err != nil {
 				return nil, err

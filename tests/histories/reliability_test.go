@@ -22,7 +22,8 @@ var (
 const onceWithin = 20 * time.Minute
 
 // TestReliability lets each fault happen once, on each topology that has it, and
-// measures how long it takes until all processes read again.
+// measures for how long a process reads nothing, from its beginning until all read
+// again after its end.
 func TestReliability(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -45,8 +46,8 @@ func TestReliability(t *testing.T) {
 				promise = "PROMISE BROKEN, by this or another"
 			}
 			for _, i := range those {
-				ms := i.servedAfter.Milliseconds()
-				fmt.Printf("fault: %s on %s: %s, all read again after %d ms\n", i.fault.Name, topology, promise, ms)
+				ms := s.outage(i.span).Milliseconds()
+				fmt.Printf("fault: %s on %s: %s, no process was without a read for more than %d ms\n", i.fault.Name, topology, promise, ms)
 				observed[i.fault.Name] = append(observed[i.fault.Name], fmt.Sprintf("%s %d ms", topology, ms))
 			}
 			if len(those) < len(planned) {
@@ -73,7 +74,7 @@ func TestReliability(t *testing.T) {
 // reliabilityPage holds the table of faults.
 const (
 	reliabilityPage = "../../docs/reliability.md"
-	tableHead       = "| Fault | Promise | May be lost | All processes read again after |\n|---|---|---|---|\n"
+	tableHead       = "| Fault | Promise | May be lost | Longest time without a read |\n|---|---|---|---|\n"
 )
 
 func tablePage(t *testing.T) string {

@@ -26,9 +26,7 @@ var inHistories = []string{
 	"join: who came after the load began was there",
 	"join: until the fill's reply",
 	"join: a load that was rejected",
-	"join: a load past the wait bound",
 	"join: a load that is not stored",
-	"batch: joined until the fills' reply",
 	"invalidate: the copy lives as long as the value",
 }
 
@@ -46,6 +44,9 @@ func TestHistoriesFindMutants(t *testing.T) {
 		t.Fatal(err)
 	}
 	chosen := inHistories
+	if testing.Short() {
+		chosen = []string{"fill: without comparing the lease", "invalidate: the lease stays", "join: a load that was rejected"}
+	}
 	if name := os.Getenv(mutantEnv); name != "" && name != "all" {
 		chosen = []string{name}
 	}
@@ -93,7 +94,7 @@ func histories(t *testing.T, root, binary string, env []string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run=^TestHistories$", "-test.v",
-		"-topology=standalone", "-calm", "-operations=1000", fmt.Sprint("-duration=", historyFor))
+		"-topology=standalone", "-calm", "-readers=6", "-operations=1000", fmt.Sprint("-duration=", historyFor))
 	cmd.Dir = filepath.Join(root, "tests", "histories")
 	cmd.Env = env
 	out, err := cmd.CombinedOutput()

@@ -176,7 +176,7 @@ func migrateAtomically(ctx context.Context, s *Site) (func(context.Context) erro
 // slotsOf returns the slots that a node owns.
 func slotsOf(ctx context.Context, n *servertest.Server) (slots []int, err error) {
 	err = admin(ctx, n, func(c *redis.Client) error {
-		shards, err := c.ClusterSlots(ctx).Result()
+		shards, err := c.ClusterShards(ctx).Result()
 		if err != nil {
 			return err
 		}
@@ -185,14 +185,13 @@ func slotsOf(ctx context.Context, n *servertest.Server) (slots []int, err error)
 			return err
 		}
 		for _, s := range shards {
-			if len(s.Nodes) == 0 {
+			if !slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.Role == "master" && strconv.FormatInt(n.Port, 10) == port }) {
 				continue
 			}
-			if _, p, err := net.SplitHostPort(s.Nodes[0].Addr); err != nil || p != port {
-				continue
-			}
-			for slot := s.Start; slot <= s.End; slot++ {
-				slots = append(slots, slot)
+			for _, r := range s.Slots {
+				for slot := r.Start; slot <= r.End; slot++ {
+					slots = append(slots, int(slot))
+				}
 			}
 		}
 		if len(slots) == 0 {

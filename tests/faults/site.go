@@ -16,7 +16,7 @@ import (
 )
 
 // NewSite starts the servers of a topology, without processes. All that the primaries confirm is in a log, so that a server
-// which is killed comes back with it; faults that want it empty empty it.
+// which is killed comes back with it, unless the fault has emptied it before.
 func NewSite(t testing.TB, topology Topology, server string, r *rand.Rand) *Site {
 	t.Helper()
 	s := &Site{T: t, Topology: topology, Rand: r}

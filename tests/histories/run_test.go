@@ -205,7 +205,7 @@ func (s *site) run(t *testing.T, d time.Duration, planned iter.Seq[faults.Fault]
 	for _, p := range s.processes {
 		wg.Go(func() { p.keepRunning(ctx) })
 	}
-	s.serve(t, ctx, now()) // clients of clusters take a while to open
+	s.serve(ctx, t, now()) // clients of clusters take a while to open
 	for f := range planned {
 		if !pause(ctx, time.Duration(s.Rand.Int64N(int64(time.Second)))) {
 			break
@@ -225,7 +225,7 @@ func (s *site) run(t *testing.T, d time.Duration, planned iter.Seq[faults.Fault]
 		if f.Excuses {
 			s.excused = append(s.excused, span{from - int64(replicationLag), now()})
 		}
-		if !s.serve(t, ctx, now()) {
+		if !s.serve(ctx, t, now()) {
 			break // the time was over
 		}
 		happened = append(happened, injected{f, span{from, now()}})
@@ -239,7 +239,7 @@ func (s *site) run(t *testing.T, d time.Duration, planned iter.Seq[faults.Fault]
 }
 
 // serve waits until each process has begun a read after a time, and got something.
-func (s *site) serve(t *testing.T, ctx context.Context, since int64) (ok bool) {
+func (s *site) serve(ctx context.Context, t *testing.T, since int64) (ok bool) {
 	t.Helper()
 	for _, p := range s.processes {
 		for p.served.Load() <= since {

@@ -67,6 +67,16 @@ type recorded struct {
 	operations []Operation
 	errors     map[string]int // that the documentation names
 	wrong      []string       // all others
+	uses       []use
+}
+
+// use is what a process uses at a time: bytes that are live, bytes of memory, goroutines, and open files with sockets.
+type use struct{ at, heap, rss, goroutines, files int64 }
+
+func (r *recorder) using(u use) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, "use %d %d %d %d %d\n", u.at, u.heap, u.rss, u.goroutines, u.files)
 }
 
 // collect reads lines until their end. It tells served when reads began that returned something. A line that was cut short by the end of the process is no line.
@@ -84,7 +94,7 @@ func collect(in io.Reader, process int, served func(call int64)) (recorded, erro
 		}
 		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch word {
-		case string(Read), string(StaleRead):
+		case string(Read), string(StaleRead), string(NearRead):
 			o := Operation{Kind: Kind(word[0])}
 			var reader int
 			if _, err := fmt.Sscanf(rest, "%d %s %d %d %d", &reader, &o.Key, &o.Call, &o.Return, &o.Version); err != nil {
@@ -113,6 +123,12 @@ func collect(in io.Reader, process int, served func(call int64)) (recorded, erro
 				r.operations = append(r.operations, o)
 			}
 			delete(open, id)
+		case "use":
+			var u use
+			if _, err := fmt.Sscanf(rest, "%d %d %d %d %d", &u.at, &u.heap, &u.rss, &u.goroutines, &u.files); err != nil {
+				return r, fmt.Errorf("histories: line %q: %w", line, err)
+			}
+			r.uses = append(r.uses, u)
 		case "error":
 			known, what, _ := strings.Cut(rest, " ")
 			if known == "true" {

@@ -37,7 +37,7 @@ func TestReliability(t *testing.T) {
 			continue
 		}
 		t.Run(string(topology), func(t *testing.T) {
-			s := startSite(t, topology, *seed)
+			s := startSite(t, topology, *seed, func(*workerConfig) {})
 			s.once = true
 			those := s.run(t, onceWithin, slices.Values(planned))
 			found := s.check(t)

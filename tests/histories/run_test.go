@@ -89,7 +89,7 @@ func TestHistories(t *testing.T) {
 			if *calm {
 				plan = slices.Values([]faults.Fault(nil))
 			}
-			s := startSite(t, topology, *seed)
+			s := startSite(t, topology, *seed, func(*workerConfig) {})
 			those := s.run(t, *duration/time.Duration(len(topologies)), plan)
 			violations += s.check(t)
 			operations += s.operations
@@ -149,7 +149,9 @@ type site struct {
 // span is a time in which what was confirmed may be lost.
 type span struct{ from, to int64 }
 
-func startSite(t *testing.T, topology faults.Topology, seed uint64) *site {
+// startSite starts a topology and a process of each client that it has. change may
+// change how a process runs.
+func startSite(t *testing.T, topology faults.Topology, seed uint64, change func(*workerConfig)) *site {
 	s := &site{Site: *faults.NewSite(t, topology, "valkey-9", rand.New(rand.NewPCG(seed, 1))), seed: seed}
 	s.source, s.socket = startSource(t)
 	s.epoch = now()
@@ -159,6 +161,7 @@ func startSite(t *testing.T, topology faults.Topology, seed uint64) *site {
 			Driver: name, DSN: dsn, Source: s.socket, Seed: seed, Process: i + 1, Profile: profiles[i%len(profiles)],
 			Epoch: s.epoch, Readers: *readers, Pace: time.Millisecond,
 		}}
+		change(&p.cfg)
 		s.processes = append(s.processes, p)
 		s.Processes = append(s.Processes, p)
 	}
@@ -450,6 +453,7 @@ func (p *process) runOnce(ctx context.Context) error {
 	p.mu.Unlock()
 	p.operations = append(p.operations, rec.operations...)
 	p.wrong = append(p.wrong, rec.wrong...)
+	p.uses = append(p.uses, rec.uses...)
 	for what, n := range rec.errors {
 		p.errors[what] += n
 	}

@@ -17,6 +17,7 @@ type Kind byte
 const (
 	Read       Kind = 'R' // returned a version
 	StaleRead  Kind = 'S' // returned a version, marked as stale
+	NearRead   Kind = 'N' // returned a version, in a process that keeps values itself
 	Write      Kind = 'W' // made a version at the source
 	Invalidate Kind = 'I' // returned nil, or what it did is not known
 )
@@ -51,7 +52,7 @@ var spec = porcupine.Model{
 			return o.Version == s.version+1, state{o.Version, s.floor}
 		case Invalidate:
 			return true, state{s.version, max(s.floor, o.Version)}
-		case StaleRead: // for how long, checkStale looks at
+		case StaleRead, NearRead: // for how long, checkStale looks at; others' invalidations reach a near tier by message
 			return o.Version <= s.version, s
 		default:
 			return s.floor <= o.Version && o.Version <= s.version, s
@@ -65,6 +66,8 @@ var spec = porcupine.Model{
 			return fmt.Sprint("invalidate below ", o.Version)
 		case StaleRead:
 			return fmt.Sprint("stale ", o.Version)
+		case NearRead:
+			return fmt.Sprint("near ", o.Version)
 		default:
 			return fmt.Sprint("read ", o.Version)
 		}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/rpc"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +34,8 @@ type workerConfig struct {
 	Epoch       int64 // when the first generation of keys began
 	Readers     int
 	Pace        time.Duration // the longest time between two reads of a reader
+	Keys        int           // of a soak; 0: keys live for a generation
+	Sample      time.Duration // between two looks at what the process uses; 0: never
 }
 
 // Keys live for a generation, so that the history of each is short.
@@ -89,6 +93,9 @@ func work(config string) error {
 		cancel()
 	}()
 	var wg sync.WaitGroup
+	if cfg.Sample > 0 {
+		wg.Go(func() { w.sample(ctx) })
+	}
 	for n := range cfg.Readers {
 		wg.Go(func() { w.read(ctx, n+1) })
 	}
@@ -109,13 +116,41 @@ func work(config string) error {
 	return store.Close()
 }
 
+// sample notes what the process uses, again and again.
+func (w *worker) sample(ctx context.Context) {
+	for ctx.Err() == nil {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		u := use{at: now(), heap: int64(m.HeapAlloc), goroutines: int64(runtime.NumGoroutine())}
+		if files, err := os.ReadDir("/proc/self/fd"); err == nil {
+			u.files = int64(len(files))
+		}
+		if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+			var size int64
+			if _, err := fmt.Sscan(string(text), &size, &u.rss); err == nil {
+				u.rss *= int64(os.Getpagesize())
+			}
+		}
+		w.rec.using(u)
+		select {
+		case <-time.After(w.cfg.Sample):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // rand returns a source of random numbers of one goroutine of one process.
 func (w *worker) rand(n int) *rand.Rand {
 	return rand.New(rand.NewPCG(w.cfg.Seed, uint64(w.cfg.Process*1000+n)))
 }
 
-// key returns a key of the present generation.
+// key returns a key of the present generation, or of all, some of which are read
+// far more than others.
 func (w *worker) key(r *rand.Rand) string {
+	if w.cfg.Keys > 0 {
+		return fmt.Sprint("s", int(float64(w.cfg.Keys)*math.Pow(r.Float64(), 4)))
+	}
 	return fmt.Sprintf("%d:%d", (now()-w.cfg.Epoch)/int64(generation), r.IntN(keysPerGeneration))
 }
 
@@ -140,11 +175,7 @@ func (w *worker) readOnce(r *rand.Rand, reader int) {
 	switch n := r.IntN(100); {
 	case n < 50:
 		v, err := w.cache.Get(ctx, key, func(ctx context.Context) (string, error) { return load(ctx, key) })
-		// Get does not say whether it is a stale copy.
-		kind := Read
-		if w.cfg.Profile.Stale {
-			kind = StaleRead
-		}
+		kind := w.kind()
 		w.got(reader, kind, key, call, v, err)
 	case n < 70:
 		res, err := w.cache.Read(ctx, key, func(ctx context.Context) (string, error) { return load(ctx, key) })
@@ -163,10 +194,7 @@ func (w *worker) readOnce(r *rand.Rand, reader int) {
 			}
 			return m, nil
 		})
-		kind := Read
-		if w.cfg.Profile.Stale {
-			kind = StaleRead
-		}
+		kind := w.kind()
 		for k, v := range values {
 			w.got(reader, kind, k, call, v, nil)
 		}
@@ -183,9 +211,23 @@ func (w *worker) readOnce(r *rand.Rand, reader int) {
 	}
 }
 
-func kindOf(r leasecache.Result[string]) Kind {
-	if r.Source == leasecache.Stale {
+// kind is what a read has to count as that does not say where its value is from.
+func (w *worker) kind() Kind {
+	switch {
+	case w.cfg.Profile.Near:
+		return NearRead
+	case w.cfg.Profile.Stale:
 		return StaleRead
+	}
+	return Read
+}
+
+func kindOf(r leasecache.Result[string]) Kind {
+	switch r.Source {
+	case leasecache.Stale:
+		return StaleRead
+	case leasecache.NearHit:
+		return NearRead
 	}
 	return Read
 }
@@ -206,10 +248,14 @@ func (w *worker) got(reader int, kind Kind, key string, call int64, v string, er
 }
 
 // valueOf is a value of a key: it says whose it is.
-func valueOf(key string, version int64) string { return fmt.Sprintf("%s@%d", key, version) }
+// Values of a key have one size, up to a few hundred bytes.
+func valueOf(key string, version int64) string {
+	return fmt.Sprintf("%s@%d@%s", key, version, strings.Repeat(".", len(key)*len(key)*8%700))
+}
 
 func versionOf(key, value string) (int64, error) {
 	of, n, _ := strings.Cut(value, "@")
+	n, _, _ = strings.Cut(n, "@")
 	version, err := strconv.ParseInt(n, 10, 64)
 	if of != key || err != nil {
 		return 0, fmt.Errorf("a read of %q returned %q", key, value)

@@ -39,7 +39,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "what decides about loads, reads and faults; 0: a new one")
 	all      = flag.Bool("all", false, "on all topologies, and not on a single server alone")
 	only     = flag.String("topology", "", "run this one alone: standalone, sentinel or cluster")
-	least    = flag.Int("operations", 20000, "fail below this number of operations")
+	least    = flag.Int("operations", 3000, "fail below this number of operations")
 	readers  = flag.Int("readers", 16, "how many read in a process")
 	calm     = flag.Bool("calm", false, "no faults")
 )

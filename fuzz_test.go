@@ -16,7 +16,7 @@ import (
 func FuzzOptions(f *testing.F) {
 	f.Add("p:", int64(time.Minute), int64(0), 0.0, int64(0), int64(0), int64(0), int64(0), int64(0), 0, 0, 0, byte(0), byte(0), int64(0), int64(0), int64(0))
 	f.Add("{", int64(1), int64(-1), 1.0, int64(-1), int64(1), int64(-1), int64(1), int64(1), -1, -1, -1, byte(2), byte(3), int64(1), int64(1), int64(1))
-	f.Add("", int64(math.MaxInt64), int64(math.MinInt64), math.NaN(), int64(math.MaxInt64), int64(math.MaxInt64), int64(0), int64(0), int64(0), 1<<31, 1<<31, 1<<31, byte(255), byte(255), int64(math.MinInt64), int64(math.MinInt64), int64(math.MaxInt64))
+	f.Add("", int64(math.MaxInt64), int64(math.MinInt64), math.NaN(), int64(math.MaxInt64), int64(math.MaxInt64), int64(0), int64(0), int64(0), math.MaxInt32, math.MaxInt32, math.MaxInt32, byte(255), byte(255), int64(math.MinInt64), int64(math.MinInt64), int64(math.MaxInt64))
 	f.Add("", int64(mostDuration), int64(mostDuration), 0.999, int64(mostDuration), int64(mostDuration), int64(0), int64(0), int64(0), 1<<20, 1<<20, 512<<20, byte(1), byte(2), int64(mostDuration), int64(mostDuration), int64(mostDuration))
 	f.Add("", int64(time.Millisecond), int64(time.Millisecond), math.SmallestNonzeroFloat64, int64(time.Millisecond), int64(time.Millisecond), int64(0), int64(0), int64(0), 0, 1, 1, byte(0), byte(0), int64(time.Millisecond), int64(-1), int64(time.Millisecond))
 	over := int64(mostDuration + 1)

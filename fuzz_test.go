@@ -25,9 +25,6 @@ func FuzzOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prefix string, ttl, notFound int64, jitter float64, stale, lease, loadTimeout, waitBound, poll int64,
 		loads, unleased, size int, onUnavailable, onLost byte, drop, failure, call int64,
 	) {
-		if loads > 1<<16 && loads <= 1<<30 || unleased > 1<<16 && unleased <= 1<<30 {
-			t.Skip("New makes room for each of them")
-		}
 		given := Options{
 			Prefix: prefix, TTL: time.Duration(ttl), NotFoundTTL: time.Duration(notFound), Jitter: jitter, Stale: time.Duration(stale),
 			Lease: time.Duration(lease), LoadTimeout: time.Duration(loadTimeout), WaitBound: time.Duration(waitBound), PollInterval: time.Duration(poll),
@@ -122,7 +119,7 @@ func FuzzNearMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prefix, key, name string) {
 		const other = "kept"
 		if strings.Contains(prefix, "{") || key == "" || key[0] == '}' || key == other {
-			t.SkipNow()
+			return // none of these comes so far
 		}
 		kept := mapNear{}
 		n := newNearTier(kept, nil, prefix, time.Second, &counters{})

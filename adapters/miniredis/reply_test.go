@@ -12,7 +12,7 @@ import (
 
 // FuzzReply sends messages as a server's reply through this package's client.
 func FuzzReply(f *testing.F) {
-	adaptertest.FuzzReply(f, func(t *testing.T, m adaptertest.Message) (driver.Reply, error) {
+	adaptertest.FuzzReply(f, nil, func(t *testing.T, m adaptertest.Message) (driver.Reply, error) {
 		s := &adaptertest.Server{Reply: adaptertest.Answer(m.Raw), Once: !m.Whole}
 		cl := &client{m: miniredis.NewMiniRedis(), dial: func(*miniredis.Miniredis) (*conn, error) {
 			c := s.Pipe(t)

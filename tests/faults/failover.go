@@ -21,16 +21,14 @@ var failovers = []Fault{
 				return nil, err
 			}
 			primary.Kill()
-			err = until(ctx, "the sentinel has promoted a replica", func(ctx context.Context) bool {
-				return slices.ContainsFunc(s.Servers(), func(r *servertest.Server) bool { return r != primary && role(ctx, r) == "master" })
-			})
+			err = until(ctx, "the sentinel has promoted a replica", func(ctx context.Context) bool { return s.replaced(ctx, primary) })
 			if err != nil {
 				primary.Restart()
 				return nil, err
 			}
 			return func(ctx context.Context) error {
 				primary.Restart()
-				return until(ctx, "the old primary follows the new one", func(ctx context.Context) bool { return follows(ctx, primary) })
+				return deposed(ctx, primary)
 			}, nil
 		},
 	},
@@ -50,9 +48,7 @@ var failovers = []Fault{
 			if err != nil {
 				return nil, err
 			}
-			return func(ctx context.Context) error {
-				return until(ctx, "the old primary follows the new one", func(ctx context.Context) bool { return follows(ctx, primary) })
-			}, nil
+			return func(ctx context.Context) error { return deposed(ctx, primary) }, nil
 		},
 	},
 	{
@@ -71,7 +67,7 @@ var failovers = []Fault{
 			}
 			return func(ctx context.Context) error {
 				primary.Restart()
-				return until(ctx, "the old primary follows the new one", func(ctx context.Context) bool { return follows(ctx, primary) })
+				return deposed(ctx, primary)
 			}, nil
 		},
 	},
@@ -105,6 +101,16 @@ var failovers = []Fault{
 			return func(context.Context) error { primary.Resume(); return nil }, nil
 		},
 	},
+}
+
+// replaced reports whether another server has become the primary.
+func (s *Site) replaced(ctx context.Context, primary *servertest.Server) bool {
+	return slices.ContainsFunc(s.Servers(), func(r *servertest.Server) bool { return r != primary && role(ctx, r) == "master" })
+}
+
+// deposed waits until an old primary follows the new one.
+func deposed(ctx context.Context, primary *servertest.Server) error {
+	return until(ctx, "the old primary follows the new one", func(ctx context.Context) bool { return follows(ctx, primary) })
 }
 
 // sentinelPrimary returns the present primary, when both others follow it.

@@ -19,9 +19,7 @@ var partitions = []Fault{
 			if err != nil {
 				return nil, err
 			}
-			return isolated(ctx, primary, func(ctx context.Context) bool {
-				return slices.ContainsFunc(s.Servers(), func(r *servertest.Server) bool { return r != primary && role(ctx, r) == "master" })
-			})
+			return isolated(ctx, primary, func(ctx context.Context) bool { return s.replaced(ctx, primary) })
 		},
 	},
 	{
@@ -71,6 +69,6 @@ func isolated(ctx context.Context, primary *servertest.Server, replaced func(con
 	}
 	return func(ctx context.Context) error {
 		primary.Resume()
-		return until(ctx, "the old primary follows the new one", func(ctx context.Context) bool { return follows(ctx, primary) })
+		return deposed(ctx, primary)
 	}, nil
 }

@@ -153,13 +153,14 @@ func migrateAtomically(ctx context.Context, s *Site) (func(context.Context) erro
 	if err != nil {
 		return nil, err
 	}
+	moved := owned[:min(slots, len(owned))]
 	args := []any{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"}
-	for i := 0; i < min(slots, len(owned)); { // ranges of slots that follow each other
+	for i := 0; i < len(moved); { // ranges of slots that follow each other
 		j := i
-		for j+1 < min(slots, len(owned)) && owned[j+1] == owned[j]+1 {
+		for j+1 < len(moved) && moved[j+1] == moved[j]+1 {
 			j++
 		}
-		args = append(args, owned[i], owned[j])
+		args = append(args, moved[i], moved[j])
 		i = j + 1
 	}
 	if err := send(ctx, from, append(args, "NODE", id)...); err != nil {
@@ -168,7 +169,7 @@ func migrateAtomically(ctx context.Context, s *Site) (func(context.Context) erro
 	return func(ctx context.Context) error {
 		return until(ctx, "the slots have moved", func(ctx context.Context) bool {
 			now, err := slotsOf(ctx, from)
-			return err == nil && !slices.Contains(now, owned[0])
+			return err == nil && !slices.ContainsFunc(moved, func(slot int) bool { return slices.Contains(now, slot) })
 		})
 	}, nil
 }

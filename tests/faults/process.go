@@ -13,23 +13,26 @@ var processes = []Fault{
 	{
 		Name: "process-sigkill", Topologies: everywhere,
 		Promise: "Readers elsewhere go on after what is left of its leases at most.",
-		Inject: func(_ context.Context, s *Site) (func(context.Context) error, error) {
-			_ = s.process().Signal(os.Kill) // it may just have been started again
-			return nil, nil                 //nolint:nilnil // there is nothing to heal
+		Inject: func(ctx context.Context, s *Site) (func(context.Context) error, error) {
+			return nil, signal(ctx, s.process(), os.Kill)
 		},
 	},
 	{
 		Name: "process-sigstop", Topologies: everywhere, Lasts: time.Second, // above the lease of those who use this
 		Promise: "What it loaded before it was stopped is not cached when it goes on, nor returned to those who come then.",
-		Inject: func(_ context.Context, s *Site) (func(context.Context) error, error) {
+		Inject: func(ctx context.Context, s *Site) (func(context.Context) error, error) {
 			p := s.process()
-			_ = p.Signal(syscall.SIGSTOP)
-			return func(context.Context) error {
-				_ = p.Signal(syscall.SIGCONT)
-				return nil
-			}, nil
+			if err := signal(ctx, p, syscall.SIGSTOP); err != nil {
+				return nil, err
+			}
+			return func(context.Context) error { return p.Signal(syscall.SIGCONT) }, nil
 		},
 	},
+}
+
+// signal sends a signal to a process, which may just be starting.
+func signal(ctx context.Context, p Process, sig os.Signal) error {
+	return until(ctx, "the process takes a signal", func(context.Context) bool { return p.Signal(sig) == nil })
 }
 
 func (s *Site) process() Process { return s.Processes[s.Rand.IntN(len(s.Processes))] }

@@ -38,12 +38,12 @@ var servers = []Fault{
 	{
 		Name: "client-kill", Topologies: []Topology{Standalone},
 		Promise: "As when links are cut.",
-		Inject:  command("CLIENT", "KILL", "TYPE", "normal"),
+		Inject:  disconnected("normal"),
 	},
 	{
 		Name: "client-kill-pubsub", Topologies: []Topology{Standalone},
 		Promise: "Waiting reads poll until the subscription is open again.",
-		Inject:  command("CLIENT", "KILL", "TYPE", "pubsub"),
+		Inject:  disconnected("pubsub"),
 	},
 	{
 		Name: "flushall", Topologies: []Topology{Standalone},
@@ -82,12 +82,33 @@ var servers = []Fault{
 	},
 }
 
+// disconnected ends the connections of a type, of which there has to be one.
+func disconnected(kind string) func(context.Context, *Site) (func(context.Context) error, error) {
+	return func(ctx context.Context, s *Site) (func(context.Context) error, error) {
+		return nil, admin(ctx, s.Standalone, func(c *redis.Client) error {
+			return until(ctx, "there is a connection of type "+kind, func(ctx context.Context) bool {
+				n, err := c.Do(ctx, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Int()
+				return err == nil && n > 0
+			})
+		})
+	}
+}
+
 // killed ends the server by SIGKILL, after it was emptied or not.
 func killed(empty bool) func(context.Context, *Site) (func(context.Context) error, error) {
 	return func(ctx context.Context, s *Site) (func(context.Context) error, error) {
 		if empty {
-			if err := send(ctx, s.Standalone, "FLUSHALL"); err != nil {
-				return nil, err
+			// Nothing may be written between the two, or it would be there again after the restart.
+			err := admin(ctx, s.Standalone, func(c *redis.Client) error {
+				_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+					p.FlushAll(ctx)
+					p.Do(ctx, "CLIENT", "PAUSE", "60000", "WRITE")
+					return nil
+				})
+				return err
+			})
+			if err != nil {
+				return nil, fmt.Errorf("faults: emptying the server: %w", err)
 			}
 		}
 		s.Standalone.Kill()

@@ -140,14 +140,14 @@ type site struct {
 	socket    string
 	epoch     int64
 	processes []*process
-	excused   []span
+	excused   []span      // in which what was confirmed may be lost
 	mayEnd    atomic.Bool // rueidis and valkey-go may end their process at maxclients: see docs/adapters.md
 	once      bool        // the run ends with the last planned fault, and not with its time
 
 	operations, keys int
 }
 
-// span is a time in which what was confirmed may be lost.
+// span is a time on the monotonic clock.
 type span struct{ from, to int64 }
 
 // startSite starts a topology and a process of each client that it has. change may

@@ -57,11 +57,11 @@ histories: ## Record what processes of every client do while faults happen, for 
 
 .PHONY: reliability
 reliability: ## Let each fault happen once, and measure how long processes take to serve again: see docs/reliability.md.
-	@cd tests && GOWORK=off GODEBUG=invalidptr=0 go test -count=1 -v -timeout=40m -run='^TestReliability$$' ./histories -args -all -update $(ARGS)
+	@scripts/histories.sh reliability $(ARGS)
 
 .PHONY: soak
 soak: ## Read 200,000 keys with every option for half an hour, with a fault each minute: what processes use must not grow.
-	@cd tests && GOWORK=off GODEBUG=invalidptr=0 go test -count=1 -v -timeout=3h -run='^TestSoak$$' ./histories -args -soak=30m -keys=200000 -faulteach=1m $(ARGS)
+	@scripts/histories.sh soak $(ARGS)
 
 .PHONY: mutants
 mutants: ## Run the conformance suite on broken drivers; the case of the broken rule must fail each.

@@ -60,7 +60,7 @@ reliability: ## Let each fault happen once, and measure how long processes take 
 	@scripts/histories.sh reliability $(ARGS)
 
 .PHONY: soak
-soak: ## Read 200,000 keys with every option for half an hour, with a fault each minute: what processes use must not grow.
+soak: ## Read 200,000 keys with every client for half an hour, with a fault each minute: what processes use must not grow.
 	@scripts/histories.sh soak $(ARGS)
 
 .PHONY: mutants
